@@ -6,11 +6,13 @@ import copy
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 from conftest import CONVOLUTIONS, SYSTEM, TRANSFORMER
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import oracle
+from oracle.ask.space import Floats, Space
 from oracle.models.model import Model
 from oracle.plan.strategies import strategies
 
@@ -97,3 +99,13 @@ def numbers(tree: Any) -> list[float]:
     if isinstance(tree, list | tuple):
         return [n for value in tree for n in numbers(value)]
     return [] if isinstance(tree, str | bool | None) else [float(tree)]
+
+
+def drawn(space: Space, count: int, rng: np.random.Generator) -> Floats:
+    """Random candidates: any product, any value of any knob, any size of micro-batch."""
+    rows = space.usual(space.products())
+    rows = rows[rng.integers(len(rows), size=count)]
+    for column, values in enumerate(space.knobs.values(), space.micro + 1):
+        rows[:, column] = rng.choice(values, size=count)
+    rows[:, space.micro] = np.maximum(1, space.share(rows) // rng.integers(1, 9, size=count))
+    return space.sound(rows)

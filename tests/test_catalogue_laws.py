@@ -17,8 +17,8 @@ import pytest
 import oracle
 from oracle.kernels.curve import precision_on
 from oracle.models.model import Model
+from oracle.plan.cuts import even_cuts
 from oracle.plan.plan import parse
-from oracle.plan.stages import even_cuts
 from oracle.plan.strategies import strategies
 from oracle.predict.defaults import options_for
 from oracle.spec import catalogue

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plans_drawn import BUILT, MODELS, TURNED, found
+from plans_drawn import BUILT, MODELS, TURNED, drawn, found
 
 import oracle
 from oracle.ask.candidates import Candidates
 from oracle.ask.search import TIE, recommend
-from oracle.ask.space import Floats, Space
+from oracle.ask.space import Space
 from oracle.plan.strategies import strategies
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
@@ -49,16 +49,6 @@ def test_no_plan_of_the_space_beats_the_winner(
         assert value <= best * (1 + slack)
     assert ranking.estimate.feasible.all()
     assert not ranking.misses.feasible.any()
-
-
-def drawn(space: Space, count: int, rng: np.random.Generator) -> Floats:
-    """Random candidates: any product, any value of any knob, any size of micro-batch."""
-    rows = space.usual(space.products())
-    rows = rows[rng.integers(len(rows), size=count)]
-    for column, values in enumerate(space.knobs.values(), space.micro + 1):
-        rows[:, column] = rng.choice(values, size=count)
-    rows[:, space.micro] = np.maximum(1, space.share(rows) // rng.integers(1, 9, size=count))
-    return space.sound(rows)
 
 
 @pytest.mark.slow

@@ -22,9 +22,10 @@ from plans_drawn import BUILT, MODELS, batches, found, law, names, numbers, plan
 import oracle
 from oracle.models import masks
 from oracle.models.model import Model
+from oracle.plan.cuts import even_cuts, ways_to_cut
 from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import Plan, join, parse
-from oracle.plan.stages import Stages, even_cuts, ways_to_cut
+from oracle.plan.stages import Stages
 from oracle.plan.strategies import Strategy, strategies
 from oracle.predict import evaluate
 from oracle.predict.columns import PARTS
@@ -70,8 +71,10 @@ def test_devices_together_do_the_work_of_one(new: type[Strategy], name: str, p: 
     shard = evaluate.split(model, plan, options_for(model, BUILT, "fp32", "sgd"))
     share = np.broadcast_to(shard.batch / batch * shard.work, (1, len(model)))[0]
     if new.name == "pipeline":
-        stages = Stages(model, p, 1, True, np.ones((1, len(model))) @ model.units[0].T)
-        assert (stages.rows.sum(axis=0) == model.repeat).all()
+        dealt = even_cuts(model, p)
+        edges = balanced_cuts(np.ones((1, len(model))) @ model.units[0].T, p)[0]
+        stages = Stages.of(model, p, 1, edges if dealt is None else dealt)
+        assert (stages.total(np.eye(len(model))).sum(axis=1) == model.repeat).all()
         share = share / p
     whole = set(axis.whole(model)) if new.name != "spatial" else set()
     if new.name == "spatial":  # from the split point on rows are whole, wherever that is
@@ -405,13 +408,14 @@ def test_the_fullest_stage_with_its_borders_is_the_least_there_is(
 def test_every_unit_sits_on_one_stage(name: str, p: int, v: int, even: bool) -> None:
     model = MODELS[name]
     assume(p * v <= len(model.units[1]))
-    stages = Stages(model, p, v, even, np.ones((1, len(model))) @ model.units[0].T)
+    dealt = even_cuts(model, p * v) if even else None
+    if dealt is None:
+        dealt = balanced_cuts(np.ones((1, len(model))) @ model.units[0].T, p * v)[0]
+    stages = Stages.of(model, p, v, dealt)
     held = stages.total(np.ones((1, len(model))))
     assert held.sum() == model.repeat.sum()
-    if stages.rows is not None:
-        assert (stages.rows.sum(axis=0) == model.repeat).all()
-    cuts = stages.cuts[0]
-    assert (np.diff(cuts) >= 1).all()
+    assert (stages.total(np.eye(len(model))).sum(axis=1) == model.repeat).all()
+    assert (np.diff(stages.cuts(0)) >= 1).all()
 
 
 def test_equal_blocks_are_dealt_evenly() -> None:

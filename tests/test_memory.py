@@ -13,6 +13,7 @@ import oracle
 from oracle.models import masks
 from oracle.models.shard import serial
 from oracle.plan.in_flight import beside
+from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import parse
 from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import kept_by_turns
@@ -468,11 +469,12 @@ def test_each_device_gives_up_what_its_own_stages_used() -> None:
     """
     layers = [{"conv": {"filters": n, "kernel": 3, "padding": 1}} for n in (8, 64, 16, 16, 16, 4)]
     model = oracle.model({"name": "m", "source": "here", "input": [3, 16, 16], "layers": layers})
-    stages = Stages(model, 3, 1, False, (model.units[0] @ model.mac)[None])
+    edges = balanced_cuts((model.units[0] @ model.mac)[None], 3)[0]
+    stages = Stages.of(model, 3, 1, edges)
     shard = serial(model, 1.0, 4.0)
     rows, kept = 4 * (model.x + model.y), 4 * model.kept + model.kept_bytes
     found = alive.Chunks.of(stages, alive.Rows.of(shard, alive.NONE))
-    for stage, (begin, end) in enumerate(pairwise(stages.cuts[0])):
+    for stage, (begin, end) in enumerate(pairwise(edges)):
         first, last = int(stages.begin[begin]), int(stages.stop[end - 1])
         samples = 4 * model.x[0] * (first == 0)
         moving = rows + 4 * model.w

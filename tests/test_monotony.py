@@ -15,8 +15,8 @@ from plans_drawn import MODELS, batches, found, law, names, plans
 
 import oracle
 from oracle.network import nccl
+from oracle.plan.cuts import even_cuts
 from oracle.plan.plan import parse
-from oracle.plan.stages import even_cuts
 from oracle.predict.workload import chooses
 
 

@@ -7,7 +7,6 @@ GPipe is exact; that of 1F1B is exact for equal stages and up to a fifth too lon
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,6 @@ from oracle.predict.exchange import Priced
 from oracle.predict.stage_work import StageWork
 from oracle.predict.step import Step, step
 from oracle.spec.options import Options
-
-SYSTEM = oracle.system("abci")
 
 
 def played(
@@ -83,8 +80,7 @@ def predicted(
     ahead = np.array([[0.0, *border]])
     talk = [priced("borders", "border", (ahead[0] + np.array([*border, 0.0])).tolist(), ahead),
             priced("gradients", "step", after)]  # fmt: skip
-    stages: Any = SimpleNamespace(p=p, v=1)
-    return step(plan, np.zeros(1, int), stages, work, talk, SYSTEM, Options(), unasked)
+    return step(plan, np.zeros(1, int), work, talk, Options(), unasked)
 
 
 def found(*given: Any) -> float:

@@ -167,7 +167,7 @@ def test_compare_prices_the_stages_that_ran(tmp_path: Path) -> None:
     units = len(oracle.model("lenet5").units[1])
     ran = [measurement(plan, stages=((0, cut), (cut, units))) for cut in (1, units - 1)]
     found = compare([written(tmp_path / "a.json", *ran)], "lenet5", "abci").predicted
-    cuts = [work.block.stages.cuts[0].tolist() for work in found.work]
+    cuts = [list(work.cuts) for work in found.work]
     assert cuts == [[0, 1, units], [0, units - 1, units]]
     assert found.seconds[0] != found.seconds[1]
     alone = compare([written(tmp_path / "b.json", ran[1])], "lenet5", "abci").predicted

@@ -12,11 +12,12 @@ import pytest
 import oracle
 from oracle.executor.graph import graph
 from oracle.models.model import Model
-from oracle.plan import stages
+from oracle.plan import cuts as plan_cuts
 from oracle.plan.crossings import crossings, received_by
+from oracle.plan.cuts import beside, device_of, even_cuts
 from oracle.plan.partition import joined_cuts
 from oracle.plan.plan import parse
-from oracle.plan.stages import Stages, beside, device_of, even_cuts
+from oracle.plan.stages import Stages
 from oracle.predict import evaluate
 from oracle.predict.carried import waiting
 from oracle.spec.document import SpecError
@@ -81,7 +82,7 @@ def test_stages_hold_all_rows_once_and_receive_what_is_counted(name: str) -> Non
     for seed in range(2):
         edges = cut_somewhere(model, seed)
         p = len(edges) - 1
-        stages = Stages(model, p, 1, False, model.mac[None] @ model.units[0].T, edges=edges)
+        stages = Stages.of(model, p, 1, edges)
         held = stages.total(np.eye(len(model)))
         assert (held.sum(axis=1) == model.repeat).all()
         ahead = stages.received_ahead(stages.borders(model.y[None]))[0]
@@ -100,7 +101,7 @@ def test_a_skip_goes_directly_to_the_stage_that_reads_it() -> None:
     """
     size = 8 * 16 * 16
     edges = [0, 1, 2, 3, len(FORKED.pieces.ends)]
-    stages = Stages(FORKED, 4, 1, False, np.ones((1, edges[-1])), edges=edges)
+    stages = Stages.of(FORKED, 4, 1, edges)
     sent = stages.borders(FORKED.y[None])
     assert stages.received_ahead(sent)[0].tolist() == [0, size, size, 2 * size]
     assert stages.received(sent)[0].tolist() == [2 * size, 2 * size, 2 * size, 2 * size]
@@ -114,12 +115,11 @@ def test_a_skip_goes_directly_to_the_stage_that_reads_it() -> None:
 
 def test_chunks_open_with_their_first_unit_that_has_any() -> None:
     """Eight units in four chunks of two devices, in order and in a V; or of one device."""
-    units, load = np.array([[0.0, 3.0, 5.0, 7.0, 0.0, 0.0, 0.0, 0.0]]), np.ones((1, 8))
+    units = np.array([[0.0, 3.0, 5.0, 7.0, 0.0, 0.0, 0.0, 0.0]])
     for vee, found in ((False, [3 + 7, 5 + 0]), (True, [3 + 0, 5 + 7])):
-        assert Stages(FORKED, 2, 2, False, load, vee, [0, 2, 3, 4, 8]).opening(units).tolist() == [
-            found
-        ]
-    assert Stages(FORKED, 1, 1, False, load).opening(units).tolist() == [[3.0]]
+        stages = Stages.of(FORKED, 2, 2, [0, 2, 3, 4, 8], vee)
+        assert stages.opening(units).tolist() == [found]
+    assert Stages.of(FORKED, 1, 1, [0, 8]).opening(units).tolist() == [[3.0]]
 
 
 def test_chunks_of_one_device_send_each_other_nothing() -> None:
@@ -187,7 +187,7 @@ def test_ways_that_are_a_unit_off_by_hand(monkeypatch: pytest.MonkeyPatch) -> No
     ways, loads = [(0, 2, 4, 6)], np.array([[1.0, 1.0, 5.0, 1.0, 1.0, 1.0]])
     off = {(0, 1, 4, 6), (0, 3, 4, 6), (0, 2, 3, 6), (0, 2, 5, 6)}
     assert {*beside(ways, loads)} == {*ways, *off}
-    monkeypatch.setattr(stages, "NEAR", 3)
+    monkeypatch.setattr(plan_cuts, "NEAR", 3)
     assert {*beside(ways, loads)} == {*ways, (0, 3, 4, 6), (0, 2, 3, 6)}
     last = np.array([[1.0, 1.0, 1.0, 1.0, 1.0, 5.0]])
     assert {*beside(ways, last)} == {*ways, (0, 2, 5, 6)}
@@ -208,10 +208,10 @@ def test_fewer_cuts_are_hardly_slower(monkeypatch: pytest.MonkeyPatch) -> None:
              for name in graphs for system in ("dgx-a100", "abci") for stages in (4, 8, 16, 22, 32)
              for chunks in ("", ",interleave=2")]  # fmt: skip
     few = np.array([taken(*one) for one in asked])
-    monkeypatch.setattr(stages, "NEAR", 10**9)
-    stages.ways_to_cut.cache_clear()
+    monkeypatch.setattr(plan_cuts, "NEAR", 10**9)
+    plan_cuts.ways_to_cut.cache_clear()
     more = np.array([taken(*one) for one in asked])
-    stages.ways_to_cut.cache_clear()
+    plan_cuts.ways_to_cut.cache_clear()
     slower = few / more - 1
     assert np.isfinite(slower).sum() > 100
     assert np.nanmean(slower) <= 0.0025
@@ -239,9 +239,9 @@ def test_stages_by_hand_are_read_printed_and_used() -> None:
     named = "pipeline:4,segments=8,cuts=down2/join1/join0"
     found = oracle.estimate(model, "dgx-a100", [text, named], batch=16)
     assert found.feasible.all()
-    assert found.work[0].block.stages.cuts[0].tolist() == [0, 3, 7, 12, len(model.pieces.ends)]
+    assert found.work[0].cuts == (0, 3, 7, 12, len(model.pieces.ends))
     first = [model.rows[int(np.argmax(model.units[0][at] > 0))].kind
-             for at in found.work[1].block.stages.cuts[0][1:-1]]  # fmt: skip
+             for at in found.work[1].cuts[1:-1]]  # fmt: skip
     assert first == ["conv", "conv", "conv"]
     free = oracle.estimate(model, "dgx-a100", "pipeline:4,segments=8", batch=16)
     assert (free.seconds[0] <= found.seconds * (1 + 1e-9)).all()

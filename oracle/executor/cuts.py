@@ -16,9 +16,9 @@ from oracle.executor.supported import NotSupported, unsupported
 from oracle.models.layers import Mlp, Moe
 from oracle.models.model import Model
 from oracle.models.shard import Shard, serial
+from oracle.plan.cuts import even_cuts
 from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import Plan
-from oracle.plan.stages import even_cuts
 from oracle.plan.strategies.filter import cut_rows
 
 

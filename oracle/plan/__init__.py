@@ -14,7 +14,8 @@ out_of_core   two passes whose activations leave the device and return, or are m
 unit_choice   what each unit of a stage does with its activations
 unit_search   the same of unlike units, changed one by one
 unit_program  the same of a few unlike units, exactly
-stages        which part of the model each stage of a pipeline holds
+stages        which units each device of each pipeline holds, and sums over them
+cuts          where a pipeline may be cut into chunks
 layout        stages by hand, as a plan writes them
 partition     cuts of a chain of units that make its fullest part least
 crossings     tensors that cross between stages, from where to where

@@ -25,13 +25,17 @@ class Crossings:
     target: Array  # the chunk that reads it
     next: Array  # whether it is the last that its chunk makes, read by the chunk after
     live: Array  # whether there is one: ways that are crossed by fewer have fewer
-    device: Array  # (chunks,) of each chunk
+    device: Array  # (ways, chunks) of each chunk
     devices: int
 
     @cached_property
     def sent(self) -> Array:
         """Whether it goes to another device."""
-        return np.asarray(self.live & (self.device[self.source] != self.device[self.target]))
+        return np.asarray(self.live & (self._sits(self.source) != self._sits(self.target)))
+
+    def _sits(self, chunk: Array) -> Array:
+        """(ways, k) the device of a chunk of each entry."""
+        return np.asarray(np.take_along_axis(self.device, chunk, axis=-1))
 
     def values(self, rows: Array) -> Array:
         """(plans, rows) → (plans, k): what is sent, of values that rows have."""
@@ -51,7 +55,7 @@ class Crossings:
 
     def _of(self, chunk: Array) -> Array:
         """(ways, k, devices): which device each entry belongs to, by one of its chunks."""
-        mine = self.device[chunk][:, :, None] == np.arange(self.devices)
+        mine = self._sits(chunk)[:, :, None] == np.arange(self.devices)
         return np.asarray(mine & self.sent[:, :, None])
 
     def received_ahead(self, values: Array) -> Array:
@@ -79,6 +83,14 @@ class Crossings:
             found[way, at[np.unique(pairs, axis=0, return_index=True)[1]]] = True
         return found
 
+    def added(self, rows: Array, chunk: Array, some: Array, chunks: int) -> Array:
+        """(plans, rows) → (plans, chunks): values of rows, of some entries, added up by chunk."""
+        total = np.zeros((max(len(rows), len(self.row)), chunks))
+        way, entry = np.nonzero(some)
+        values = rows[way if len(rows) > 1 else 0, self.row[way, entry]]
+        np.add.at(total, (way, chunk[way, entry]), values)
+        return total
+
     def at(self, values: Array, chunk: Array) -> Array:
         """(plans, k) → (plans, devices): values of entries added up at a chunk of each."""
         return _added(values, self._of(chunk))
@@ -91,14 +103,15 @@ def _added(values: Array, which: Array) -> Array:
 
 
 def crossings(model: Model, cuts: Array, device: Array, devices: int) -> Crossings:
-    """What crosses where a model is cut at these units, (ways, chunks + 1)."""
+    """What crosses where a model is cut at these units, (ways, chunks + 1), and chunks sit so."""
     links = model.pieces.links
-    chunk = np.stack([chunk_of(edges, len(model.pieces.ends)) for edges in cuts])
+    chunk = chunk_of(cuts, len(model.pieces.ends))
     found = chunk[:, links.reader] != chunk[:, links.before]
     kept = np.flatnonzero(found.any(axis=0))
     row, maker, reader = (each[kept] for each in (links.row, links.maker, links.reader))
     source, target = chunk[:, maker], chunk[:, reader]
     rows = np.broadcast_to(row, source.shape)
+    device = np.broadcast_to(device, (len(cuts), device.shape[-1]))
     return Crossings(
         rows, source, target, links.next[kept] & np.ones_like(source, bool), found[:, kept],
         device, devices,
@@ -106,8 +119,8 @@ def crossings(model: Model, cuts: Array, device: Array, devices: int) -> Crossin
 
 
 def chunk_of(edges: Array, units: int) -> Array:
-    """The chunk of each unit."""
-    return np.repeat(np.arange(len(edges) - 1), np.diff(edges))[:units]
+    """(ways, units) the chunk of each unit."""
+    return np.asarray((np.arange(units) >= edges[:, 1:-1, None]).sum(axis=1))
 
 
 @lru_cache(256)

@@ -51,6 +51,39 @@ def beside(name: str, stages: int, micro_batches: int, chunks: int) -> list[dict
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class OfStages:
+    """Of turns of one kind, the states of all stages; a stage with fewer has one several times."""
+
+    some: NDArray[np.bool_]  # (stages,) that have any
+    chunk: Ints  # (stages, states)
+    kept: NDArray[np.float64]  # (stages, chunks, states)
+    made: NDArray[np.float64]  # (stages, chunks, states)
+
+
+@lru_cache(maxsize=512)
+def of_stages(name: str, stages: int, micro_batches: int, chunks: int) -> dict[str, OfStages]:
+    """`beside` of all stages at once, by the kind of turn."""
+    every = beside(name, stages, micro_batches, chunks)
+    found = {}
+    for kind in dict.fromkeys(kind for states in every for kind in states):
+        each = [states.get(kind) for states in every]
+        most = max(len(one.chunk) for one in each if one is not None)
+        some = np.array([one is not None for one in each])
+        chunk = np.zeros((stages, most), int)
+        kept, made = np.zeros((2, stages, chunks, most))
+        for stage, one in enumerate(each):
+            if one is not None:
+                at = np.minimum(np.arange(most), len(one.chunk) - 1)
+                chunk[stage], kept[stage], made[stage] = (
+                    one.chunk[at],
+                    one.kept[at].T,
+                    one.made[at].T,
+                )
+        found[kind] = OfStages(some, chunk, kept, made)
+    return found
+
+
 def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
     """Micro-batches whose activations a stage keeps at once, at most; a chunk is a part of one.
 

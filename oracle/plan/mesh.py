@@ -180,12 +180,13 @@ class Kinds:
         """Every plan is a kind of its own."""
         return cls(np.arange(plans), np.arange(plans))
 
-    def take(self, rows: Array) -> tuple[Array, Kinds]:
-        """(the kinds that some plans have, which of these each of them has)."""
+    def take(self, rows: Array, way: Array) -> tuple[Array, Kinds]:
+        """(the kind that each new one is a part of, kinds of some plans that each go one way)."""
         mine = self.row[rows]
-        if len(mine) == len(self.row) and (mine == self.row).all():  # not in another order
+        ordered = len(mine) == len(self.row) and (mine == self.row).all()
+        if ordered and (way == way[self.first][self.row]).all():
             return np.arange(len(self.first)), self
-        few, row = distinct(mine[:, None])
+        few, row = distinct(np.stack([mine, way], axis=-1))
         if len(few) == len(mine):
             return mine, Kinds.apart(len(mine))
         return mine[few], Kinds(few, row)

@@ -6,7 +6,7 @@ shared        plans whose rows are split and priced together, and the least that
 unlike        the same of plans over unlike devices
 faces         replicas of plans on unlike devices
 sides         what each partition does in a step, and how long it waits
-fastest       the way to cut a pipeline in which each plan is fastest
+ways          ways to cut pipelines, and the one in which each plan is fastest
 workload      rows, seconds and stages that plans have in common
 exchange      cost of each message
 offers        what the network offers for a message, and the cheapest of it
@@ -14,6 +14,7 @@ overlap       what of it hides under the work beside it
 stage_work    what each stage computes and updates
 encoding      compressing gradients, and what is left out of them
 second_order  K-FAC's factors, inverses and preconditioned gradients
+passes        the passes of a micro-batch on each stage: work and messages, beside the host
 step          an iteration from the seconds of its stages
 resident      what units do with activations where the room decides, and what it costs
 taken_apart   units without room as parts that have it

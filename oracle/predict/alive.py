@@ -25,13 +25,12 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
-from oracle.plan.in_flight import Beside
-from oracle.plan.in_flight import beside as in_flight
+from oracle.plan.in_flight import OfStages, of_stages
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
-from oracle.predict.carried import blocks, given, received
-from oracle.predict.played import orders
+from oracle.predict.carried import block_begins, given, received
+from oracle.predict.played import Order, orders
 from oracle.predict.row_bytes import (
     handed_rows,
     kept_by_operators,
@@ -183,21 +182,21 @@ class Chunks:
     @classmethod
     def of(cls, stages: Stages, rows: Rows) -> Chunks:
         units, more = crossed(stages, rows, Units.of(stages.model, rows))
-        first, last = stages.cuts[:, :-1], stages.cuts[:, 1:] - 1
         through = np.cumsum(units.rest, axis=-1)
         before, behind = through - units.rest, np.cumsum(units.made, axis=-1)
-        begin, end = _at(before, first), _at(behind, last)
+        begin = stages.first(before)
+        end = stages.closing(behind)
 
         def most(values: Array) -> Array:
-            return stages.chunk(before + values, np.maximum) - begin
+            return stages.chunk(before + values, np.maximum, -np.inf) - begin
 
         rest, made = (stages.chunk(part) + more for part in (units.rest, units.made))
         rest = rest + (sent(stages, rows) if rows.again else 0.0)
         turns = {"forward": rest, "loss": most(units.loss) + more,
                  "layers": most(units.layers) + more,
                  "input": most(units.input - behind) + end + more, "weight": made}  # fmt: skip
-        placed = {kind: _placed(stages, part) for kind, part in turns.items()}
-        return cls(_placed(stages, rest), _placed(stages, made), placed)
+        placed = {kind: stages.seated(part) for kind, part in turns.items()}
+        return cls(stages.seated(rest), stages.seated(made), placed)
 
     @classmethod
     def under(
@@ -212,8 +211,8 @@ class Chunks:
         found = cls.of(stages, rows)
         if mode != STAGE:
             return found
-        first = _placed(stages, stages.first(rows.given[:, stages.begin]))
-        rest = first + _placed(stages, sent(stages, rows))
+        first = stages.seated(stages.first(rows.given[:, stages.begin]))
+        rest = first + stages.seated(sent(stages, rows))
         turns = {kind: rest if kind == "forward" else first + held
                  for kind, held in found.turns.items()}  # fmt: skip
         return cls(rest, found.made + first, turns)
@@ -232,20 +231,19 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
             return units, none
         if stages.plain:  # the last chunk has sent nothing that stands in its place
             behind = np.minimum(rows.kept, rows.output)[:, stages.stop - 1]
-            return units, np.pad(_at(behind, stages.cuts[:, 1:-1] - 1), [(0, 0), (1, 0)])
+            return units, np.pad(stages.handed(behind), [(0, 0), (1, 0)])
         return units, received(rows.output, stages)
     if stages.plain:
         twice = _twice(stages, rows)
         once = {name: getattr(units, name) - twice for name in ("rest", "layers", "loss", "input")}
-        return replace(units, **once), _at(twice, stages.cuts[:, :-1])
-    number = blocks(stages)
-    first = np.diff(number, prepend=-1) > 0
+        return replace(units, **once), stages.first(twice)
     remade = stages.counts @ stages.model.blocks > 0
     own = _begun(stages, rows)
     more = inputs(stages, rows) - own
     anew = units.made - (units.rest - own)  # what is made again beside what stayed
     running = np.cumsum(anew, axis=-1) - anew
-    earlier = (running - running[:, np.flatnonzero(first)[number]]) * remade
+    begins = np.broadcast_to(block_begins(stages), (max(len(running), len(stages)), anew.shape[1]))
+    earlier = (running - np.take_along_axis(running + 0.0 * begins, begins, -1)) * remade
     return replace(
         units, rest=units.rest + more, layers=units.layers + earlier + more,
         loss=units.loss + earlier + more, input=units.input + earlier + more,
@@ -261,12 +259,9 @@ def sent(stages: Stages, rows: Rows) -> Array:
         return np.zeros((1, stages.chunks))
     made = rows.output * rows.held * (stages.model.blocks if rows.again else 1.0)
     if stages.plain:
-        ends = _at(made[:, stages.stop - 1], stages.cuts[:, 1:-1] - 1)
-        return np.pad(ends, [(0, 0), (0, 1)])
-    found, total = stages.crossed, np.zeros((len(made), stages.chunks))
-    for at in np.flatnonzero(found.sent[0] & found.next[0]).tolist():
-        total[:, found.source[0, at]] += made[:, found.row[0, at]]
-    return total
+        return np.pad(stages.handed(made[:, stages.stop - 1]), [(0, 0), (0, 1)])
+    crossed = stages.crossed
+    return crossed.added(made, crossed.source, crossed.sent & crossed.next, stages.chunks)
 
 
 def inputs(stages: Stages, rows: Rows) -> Array:
@@ -289,22 +284,6 @@ def _begun(stages: Stages, rows: Rows) -> Array:
     return rows.given[:, stages.begin] * (stages.counts @ stages.model.blocks > 0)
 
 
-def _at(values: Array, edges: Array) -> Array:
-    if len(edges) == 1:
-        return values[:, edges[0]]
-    return np.take_along_axis(np.broadcast_to(values, (len(edges), values.shape[1])), edges, -1)
-
-
-def _placed(stages: Stages, chunks: Array) -> Array:
-    """(kinds, chunks) → (kinds, chunks of a stage, stages)."""
-    padded = np.zeros((len(chunks), stages.v * stages.p), chunks.dtype)
-    padded[:, : chunks.shape[1]] = chunks
-    found = padded.reshape(len(chunks), stages.v, stages.p)
-    if stages.vee:
-        found[:, 1::2] = found[:, 1::2, ::-1]
-    return found
-
-
 def peaks(
     shard: Shard, plan: Plan, alike: Array, stages: Stages,
     workspace: tuple[Array, Array] | None = None,
@@ -321,58 +300,57 @@ def peaks(
     parts = [Chunks.under(each, shard, stages, workspace) for each in present.tolist()]
     width = max(len(one.rest) for one in parts)
     where = mine.ravel() * width + (alike if width > 1 else 0)
-    names, kind = orders(plan, stages)
-    if stages.p == 1:  # alone a device runs one back after the other, whatever its order is called
-        names = [("1f1b", 1)] * len(names)
-    beside = [_beside(one, stages) for one in names]
-    if all(beside):
-        return _in_turn(parts, where, width, beside, kind)
-    return _by_state(parts, where, width, names, kind, stages)
-
-
-def _by_state(
-    parts: Sequence[Chunks], where: Array, width: int, names: Sequence[tuple[str, int]],
-    kind: Array, stages: Stages,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Of any stages: the most of all states that their turns begin in."""
-    found = np.full((2, len(where), stages.p), -np.inf + 0j)
-    held = {turn: _columns([one.turns[turn] for one in parts], width) for turn in (*EARLY, *LATE)}
-    rest, made = (_columns(each, width) for each in ([one.rest for one in parts],
-                                                     [one.made for one in parts]))  # fmt: skip
-    for number, (name, S) in enumerate(names):
-        rows = np.flatnonzero(kind == number)
-        few, back = np.unique(where[rows], return_inverse=True)
-        others, own = (rest[few], made[few]), {turn: each[few] for turn, each in held.items()}
-        for stage, states in enumerate(in_flight(name, stages.p, S, stages.v)):
-            for moment, turns in enumerate((EARLY, LATE)):
-                each = [_during(others, own[turn], stage, states[of])
-                        for turn in turns if (of := BACK.get(turn, turn)) in states]  # fmt: skip
-                if each:
-                    found[moment, rows, stage] = np.maximum.reduce(each)[back.ravel()]
+    every, kind = orders(plan)
+    # alone a device runs one back after the other, whatever its order is called
+    every = [one if one.stages > 1 else Order("1f1b", 1, 1, one.chunks) for one in every]
+    beside, in_turn = np.zeros((len(every), stages.devices)), np.zeros(len(every), bool)
+    for number, order in enumerate(every):
+        if order.chunks == 1 and SCHEDULES[order.schedule].ahead is not None:
+            in_turn[number], beside[number, : order.stages] = True, _beside(order)
+    found = _in_turn(parts, where, width, beside[kind])
+    if not in_turn.all():
+        _by_state(parts, where, width, every, np.where(in_turn[kind], -1, kind), found)
     return found[0], found[1]
 
 
-def _beside(name: tuple[str, int], stages: Stages) -> list[int]:
+def _by_state(
+    parts: Sequence[Chunks], where: Array, width: int, every: Sequence[Order], kind: Array,
+    found: Array,
+) -> None:  # fmt: skip
+    """Of stages with several chunks, or whose passes back are apart: the most of all states that
+    their turns begin in.
+    """
+    held = {turn: _columns([one.turns[turn] for one in parts], width) for turn in (*EARLY, *LATE)}
+    rest, made = (_columns(each, width) for each in ([one.rest for one in parts],
+                                                     [one.made for one in parts]))  # fmt: skip
+    for number in np.unique(kind[kind >= 0]).tolist():
+        rows, order = np.flatnonzero(kind == number), every[number]
+        few, back = np.unique(where[rows], return_inverse=True)
+        chunks, stages = slice(order.chunks), slice(order.stages)
+        others = rest[few][:, chunks, stages], made[few][:, chunks, stages]
+        states = of_stages(*order)
+        for moment, turns in enumerate((EARLY, LATE)):
+            each = [_during(others, held[turn][few], states[of])
+                    for turn in turns if (of := BACK.get(turn, turn)) in states]  # fmt: skip
+            found[moment, rows, stages] = np.maximum.reduce(each)[back.ravel()]
+
+
+def _beside(order: Order) -> list[int]:
     """Micro-batches in flight beside the one that runs back, at most, by stage.
 
-    Where each has a chunk, and passes forward and back in turn; none are said where it has not.
+    Where each has a chunk, and passes forward and back in turn.
     """
-    p, S, ahead = stages.p, name[1], SCHEDULES[name[0]].ahead
-    if stages.v > 1 or ahead is None:
-        return []
-    return [min(S - 1, ahead(stage, p, S, 1)) for stage in range(p)]
+    _, p, S, _ = order
+    ahead = SCHEDULES[order.schedule].ahead
+    return [min(S - 1, ahead(stage, p, S, 1)) for stage in range(p)] if ahead else []
 
 
-def _in_turn(
-    parts: Sequence[Chunks], where: Array, width: int, beside: Sequence[Sequence[int]],
-    kind: Array,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Of stages with a chunk each that run forward and back in turn."""
-    n = np.array(beside)[kind]
+def _in_turn(parts: Sequence[Chunks], where: Array, width: int, beside: Array) -> Array:
+    """(2, plans, devices) of stages with a chunk each that run forward and back in turn."""
     rest = _columns([one.rest for one in parts], width)[where, 0]
-    loss, layers = (_columns([one.turns[turn] for one in parts], width)[where, 0]
-                    for turn in ("loss", "layers"))  # fmt: skip
-    return n * rest + loss, n * rest + layers
+    each = [_columns([one.turns[turn] for one in parts], width)[where, 0]
+            for turn in ("loss", "layers")]  # fmt: skip
+    return np.asarray(beside * rest + np.stack(each))
 
 
 def _columns(parts: Sequence[Array], width: int) -> Array:
@@ -380,10 +358,11 @@ def _columns(parts: Sequence[Array], width: int) -> Array:
     return np.concatenate([np.broadcast_to(one, (width, *one.shape[1:])) for one in parts])
 
 
-def _during(others: tuple[Array, Array], own: Array, stage: int, states: Beside) -> Array:
-    """The most that is there on a stage during turns of a kind."""
-    rest, made = (each[..., stage] for each in others)
-    held = rest @ states.kept.T + own[:, states.chunk, stage]
+def _during(others: tuple[Array, Array], own: Array, states: OfStages) -> Array:
+    """(plans, stages) the most that is there during turns of a kind."""
+    rest, made = (each.transpose(2, 0, 1) for each in others)  # (stages, plans, chunks)
+    stage = np.arange(len(states.chunk))[:, None]
+    held = rest @ states.kept + own[:, states.chunk, stage].swapaxes(0, 1)
     if states.made.any():
-        held = held + made @ states.made.T
-    return np.asarray(held.max(axis=-1))
+        held = held + made @ states.made
+    return np.asarray(np.where(states.some, held.max(axis=-1).T, -np.inf))

@@ -10,7 +10,7 @@ rows run back that want them; gradients of weights on their way; what an update 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -96,11 +96,8 @@ def workload_of(shown: Estimate, row: int = 0) -> Workload:
     """The shard and stages of one plan, cut as the estimate has them."""
     work, options = shown.work[row], shown.options
     model = shown.model.under(options.software.kernels)
-    stages = work.block.stages
-    cuts = stages.cuts[min(work.at, len(stages.cuts) - 1)]
-    options = replace(options, edges=tuple(int(edge) for edge in cuts))
     system = shown.machine("memory over time", row)
-    return workload(rows_of(model, system, work.plan, options), options)
+    return workload(rows_of(model, system, work.plan, options), options, work.edges)
 
 
 def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timeline:

@@ -1,4 +1,4 @@
-"""The estimate of some plans that share a pipeline's shape, and what each was priced from.
+"""The estimate of a table of plans, and what each was priced from.
 
 It names `recompute`, which says what is not kept.
 """
@@ -37,11 +37,12 @@ from oracle.spec.system import System
 
 @dataclass(frozen=True)
 class Block:
-    """The estimate of some plans, before it is joined to a whole."""
+    """The estimate of a table of plans, before it is joined to a whole."""
 
     plan: Plan
     step: Step
     stages: Stages
+    kind: Array  # of each distinct shard, which of the stages are its own
     keep: Callable[[], tuple[memory.Held, list[Rule]]]
     model: Model
     read: Read | None = None  # how samples are got, where that is counted
@@ -148,6 +149,21 @@ class Work:
         return int(self.block.step.same[self.row])
 
     @property
+    def cuts(self) -> tuple[int, ...]:
+        """Where its pipeline is cut, in units of the model: 0, the ends of chunks, the end."""
+        return self.block.stages.cuts(self.kind)
+
+    @property
+    def kind(self) -> int:
+        """Its number among the distinct rows of its block, and among their stages."""
+        return int(self.block.kind[self.at])
+
+    @property
+    def edges(self) -> Array:
+        """The same as a table of one plan."""
+        return np.array([self.cuts])
+
+    @property
     def sides(self) -> tuple[Side, ...]:
         """What each partition does and waits for, where the plan has several."""
         return self.block.sides(self.row)
@@ -236,11 +252,11 @@ def block(
     load: Workload, plan: Plan, same: Array, rules: Iterable[Rule], system: System,
     options: Options, lines: Lines, loads: Loads | None = None,
 ) -> Block:  # fmt: skip
-    """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
+    """Estimate plans from what their shards are left with."""
     model = load.shard.model
     found = prices_of(load, plan, same, system, options, lines)
     eats = fed(model, plan, options.software)
-    taken = step(plan, same, load.stages, found.work, found.talk, system, options,
+    taken = step(plan, same, found.work, found.talk, options,
                  lambda: sources_of(load, system, options), eats)  # fmt: skip
 
     def keep() -> tuple[memory.Held, list[Rule]]:
@@ -250,7 +266,7 @@ def block(
         return held, limits([*rules, *reads], plan, system, held, options)
 
     read = None if loads is None else loads.beside(taken.seconds, lambda: between(taken, system))
-    return Block(plan, taken, load.stages, keep, model, read, found.choice)
+    return Block(plan, taken, load.stages, load.kinds.row, keep, model, read, found.choice)
 
 
 def between(taken: Step, system: System) -> tuple[Array, Array]:

@@ -11,15 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.models.shard import Array
+from oracle.plan.crossings import chunk_of
 from oracle.plan.stages import Stages
 
 
 def received(made: Array, stages: Stages) -> Array:
     """(kinds, chunks) bytes of a micro-batch in flight that chunks were sent past others."""
-    found, total = stages.crossed, np.zeros((len(made), stages.chunks))
-    for at in np.flatnonzero(found.sent[0] & ~found.next[0]).tolist():
-        total[:, found.target[0, at]] += made[:, found.row[0, at]]
-    return total
+    crossed = stages.crossed
+    return crossed.added(made, crossed.target, crossed.sent & ~crossed.next, stages.chunks)
 
 
 def given(made: Array, kept: Array, samples: Array, stages: Stages) -> Array:
@@ -29,29 +28,37 @@ def given(made: Array, kept: Array, samples: Array, stages: Stages) -> Array:
     it when they run back; not where a unit of the chunk that is not made again keeps it. Of a block
     that is cut into several units the first has them all.
     """
-    model, total = stages.model, np.zeros((len(made), len(stages.ends)))
-    links, number = model.pieces.links, blocks(stages)
-    remade = stages.counts @ model.blocks > 0
-    begins = np.flatnonzero(np.diff(number, prepend=-1))[number]  # the first unit of each block
-    chunk = np.repeat(np.arange(stages.chunks), np.diff(stages.cuts[0]))
-    passed = (number[links.maker] != number[links.reader]) & remade[links.reader]
-    first: dict[tuple[int, int, int], int] = {}
-    for row, maker, reader in zip(links.row[passed].tolist(), links.maker[passed].tolist(),
-                                  links.reader[passed].tolist(), strict=True):  # fmt: skip
-        key = row, maker, int(chunk[reader])
-        first[key] = min(first.get(key, len(number)), int(begins[reader]))
-    for (row, maker, where), unit in first.items():
-        stays = chunk[maker] == where and not remade[maker]
-        total[:, unit] += made[:, row] - np.minimum(kept, made)[:, row] * stays
+    model, links = stages.model, stages.model.pieces.links
+    remade, held = stages.counts @ model.blocks > 0, np.minimum(kept, made)
+    total = np.zeros((max(len(made), len(stages)), len(stages.ends)))
+    chunks, begins = chunk_of(stages.edges, len(stages.ends)), block_begins(stages)
+    for mine, chunk, begin in zip(_of_each(total, stages), chunks, begins, strict=True):
+        passed = (begin[links.maker] != begin[links.reader]) & remade[links.reader]
+        first: dict[tuple[int, int, int], int] = {}
+        for row, maker, reader in zip(links.row[passed].tolist(), links.maker[passed].tolist(),
+                                      links.reader[passed].tolist(), strict=True):  # fmt: skip
+            key = row, maker, int(chunk[reader])
+            first[key] = min(first.get(key, len(begin)), int(begin[reader]))
+        of = mine if len(made) > 1 else slice(None)
+        for (row, maker, where), unit in first.items():
+            stays = chunk[maker] == where and not remade[maker]
+            total[mine, unit] += made[of, row] - held[of, row] * stays
     total[:, 0] += samples * remade[0]
     return total
 
 
-def blocks(stages: Stages) -> Array:
-    """(units,) the block of each, counted along the model; a stage begins one."""
-    begins = stages.model.pieces.begins.copy()
-    begins[stages.cuts[0, :-1]] = True
-    return np.asarray(np.cumsum(begins) - 1)
+def _of_each(total: Array, stages: Stages) -> list[slice]:
+    """The rows of a total that each pipeline has: its own, or all where there is one pipeline."""
+    return [slice(None)] if len(stages) == 1 else [slice(i, i + 1) for i in range(len(total))]
+
+
+def block_begins(stages: Stages) -> Array:
+    """(plans, units) the unit with which the block of each unit begins; a stage begins one."""
+    units = len(stages.ends)
+    begins = np.tile(np.append(stages.model.pieces.begins, True), (len(stages), 1))
+    np.put_along_axis(begins, stages.edges[:, :-1], True, axis=-1)
+    first = np.where(begins[:, :units], np.arange(units), 0)
+    return np.asarray(np.maximum.accumulate(first, axis=-1))
 
 
 def waiting(made: Array, kept: Array, segments: Array, stages: Stages) -> tuple[Array, Array]:

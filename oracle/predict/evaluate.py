@@ -15,7 +15,7 @@ has the same rows share the rows' (`oracle.predict.workload`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -27,18 +27,19 @@ from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan, table
 from oracle.predict.block import Block, Work, block
 from oracle.predict.exchange import Exchange
-from oracle.predict.fastest import TIE, fastest, leanest
 from oracle.predict.offers import Lines
 from oracle.predict.shared import Shared
 from oracle.predict.sides import jobs
 from oracle.predict.unlike import Unlike
+from oracle.predict.ways import TIE
 from oracle.predict.workload import split
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
 BLOCK = 2**15  # plans at a time, so that memory stays flat
 ROWS = 2**12  # and of them plans whose rows may differ, so that temporaries stay in cache
-SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
+SPAN = 2**18  # plans among which those that are alike are looked for
+TOGETHER = 2**10  # plans that are priced together whatever the width of their pipelines
 Pool: TypeAlias = Shared | Unlike
 
 
@@ -87,29 +88,33 @@ def _blocks(
     model: Model, plan: Plan, of: Callable[[Plan], Pool], most: float
 ) -> Iterator[tuple[Array, Block]]:
     """The same of plans that run on the same devices."""
-    for shapes in _together(_alike(plan)):
-        shared = of(plan[np.concatenate(shapes)])
-        ends = np.cumsum([0, *map(len, shapes)])
-        for mine, begin in zip(shapes, ends, strict=False):
-            if most < np.inf:
-                near = np.flatnonzero(shared.least[begin : begin + len(mine)] <= most * (1 + TIE))
-            else:
-                near = np.arange(len(mine))
-            if len(near):
-                dealt = shared.ways(begin + near[0])
-                cut = partial(shared.block, near + begin)
-                bound = partial(shared.bound, near + begin)
-                lean = _lean(model, dealt)
-                for at, found in fastest(len(near), dealt, cut, bound, lean):
-                    yield mine[near[at]], found
+    for rows in tables(model, plan):
+        shared = of(plan[rows])
+        near = np.arange(len(rows))
+        if most < np.inf:
+            near = np.flatnonzero(shared.least <= most * (1 + TIE))
+        if len(near):
+            yield rows[near], _cut(shared, near)
 
 
-def _lean(model: Model, dealt: Sequence[tuple[int, ...]]) -> list[int]:
-    """Of the ways to cut a model that is no chain, those that may need least memory."""
-    if len(dealt) == 1 or model.pieces.links.plain:
-        return []
-    counts = model.pieces.counts
-    return leanest(counts @ model.kept, counts @ model.w, np.array(dealt))
+def _cut(shared: Pool, plans: Array) -> Block:
+    """Plans cut the way in which each is fastest; of a model that is no chain, and does not fit so,
+    the fastest way in which it does.
+    """
+    cuts = shared.cuts
+    way = cuts.fastest(plans, lambda *pairs: shared.block(*pairs).seconds, shared.bound)
+    block = shared.block(plans, way)
+    if not cuts.lean.any() or block.fits.all():
+        return block
+    short = np.flatnonzero(~block.fits)
+    plan, lean = cuts.leaner(plans[short])
+    if len(plan):
+        trial = shared.block(plans[short[plan]], lean)
+        seconds = np.where(trial.fits, trial.seconds, np.inf)
+        best = np.lexsort((lean, seconds, plan))[np.unique(np.sort(plan), return_index=True)[1]]
+        best = best[np.isfinite(seconds[best])]
+        way[short[plan[best]]] = lean[best]
+    return shared.block(plans, way)
 
 
 def _network(options: Options) -> Lines:
@@ -119,32 +124,22 @@ def _network(options: Options) -> Lines:
     return contention.alone if options.ideal else contention.lines
 
 
-def _together(shapes: Iterable[Array]) -> Iterator[list[Array]]:
-    """Few plans of several shapes are split and priced together."""
-    held: list[Array] = []
-    for rows in shapes:
-        if held and sum(map(len, held)) + len(rows) > ROWS:
-            yield held
-            held = []
-        held.append(rows)
-    if held:
-        yield held
-
-
-def _alike(plan: Plan) -> Iterator[Array]:
-    """Rows of plans that share a pipeline's shape, fewest stages first."""
-    pipeline = plan.axis("pipeline")
-    columns = (pipeline.degree, pipeline.interleave, pipeline.cuts, pipeline.vee)
+def tables(model: Model, plan: Plan) -> Iterator[Array]:
+    """Rows of plans that are priced together: few enough to stay in cache, fewest chunks first."""
+    pipeline, units = plan.axis("pipeline"), len(model.units[1])
+    chunks = np.minimum(pipeline.degree * pipeline.interleave, units)[:, 0]
     for begin in range(0, len(plan), SPAN):
-        shape = np.hstack([column[begin : begin + SPAN] for column in columns])
-        first, kind = distinct(shape)
-        for number in np.lexsort(shape[first].T[::-1]):
-            rows = begin + np.flatnonzero(kind == number)
-            yield from _cut(plan, rows) if len(rows) > min(BLOCK, ROWS) else [rows]
+        rows = np.arange(begin, min(begin + SPAN, len(plan)))
+        if len(rows) > TOGETHER:  # narrow pipelines apart from wide ones
+            power = np.ceil(np.log2(chunks[rows]))
+            for each in np.unique(power).tolist():
+                yield from _pieces(plan, rows[power == each])
+        else:
+            yield rows
 
 
-def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
-    """Plans of the same rows side by side, cut into blocks."""
+def _pieces(plan: Plan, rows: Array) -> Iterator[Array]:
+    """Plans of the same rows side by side, cut into tables."""
     some = plan[rows]
     kind = distinct(some.columns(lambda axis, knob: knob not in axis.timing + axis.state_knobs))[1]
     order = np.argsort(kind, kind="stable")
@@ -205,7 +200,7 @@ def unit_words(model: Model, system: System, plan: Plan, options: Options) -> tu
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:
     """Where one plan's pipeline is cut, in units of the model: 0, the ends of chunks, the end."""
     ((_, found),) = blocks(model, system, plan[:1], options)
-    return tuple(int(unit) for unit in found.stages.cuts[0])
+    return Work(found, 0).cuts
 
 
 __all__ = ["Block", "Exchange", "Options", "block", "blocks", "cuts", "split"]

@@ -188,7 +188,7 @@ def _pieces(message: Message, nbytes: Array, load: Workload, group: Array) -> Ar
     size = rule.piece(width, {"data": group, "devices": load.plan.devices})
     pieces = np.maximum(1.0, np.ceil(nbytes / size))
     if rule.pieces and rule.pieces.of == "first_stage":
-        pieces = np.where(np.arange(nbytes.shape[-1]) > 0, float(load.stages.v), pieces)
+        pieces = np.where(np.arange(nbytes.shape[-1]) > 0, load.stages.v * 1.0, pieces)
     return pieces
 
 
@@ -213,12 +213,13 @@ def price(
     ahead_calls: Array = ahead
     sides: tuple[Array, Array] | None = None
     if message.when == "border" and ideal:  # every crossing is as slow as the slowest
-        size, each, tensors = len(found.size), chosen.seconds, np.ones((1, 1))
+        size, each = len(found.size), chosen.seconds * (sent.calls > 0)
+        tensors = np.ones((1, 1))
         if not stages.plain:
             each, tensors = stages.received_ahead(each), stages.received_ahead(sent.calls)
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
-        seconds = np.repeat(worst, stages.p, axis=1)
-        count = np.ones((size, stages.p)) * tensors.max(axis=-1, keepdims=True, initial=1.0)
+        seconds = np.repeat(worst, stages.devices, axis=1)
+        count = np.ones((size, stages.devices)) * tensors.max(axis=-1, keepdims=True, initial=1.0)
     else:
         each = sent.calls * chosen.seconds
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
@@ -278,7 +279,7 @@ def price(
         cover.show("input", left.get("input", exposed), launches, message.over)
     largest = sent.most(called)
     if message.when == "border" and ideal:
-        largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)
+        largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.devices, axis=1)
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
         message, axis.name, mine, menu, when, mine.size[:, 0],

@@ -125,18 +125,28 @@ class Faces:
         whole = replace(some, batch=column["batch"], axes=axes)
         return cls(whole, at, tuple(meshes), np.array(numbers), np.array(samples), np.array(pieces))
 
-    def take(self, rows: Array) -> Faces:
+    def of_plans(self, plans: Array) -> tuple[Array, Array]:
+        """(the faces of some plans one after the other, which of these plans each belongs to)."""
+        begin, end = (np.searchsorted(self.row, plans, side) for side in ("left", "right"))
+        plan = np.repeat(np.arange(len(plans)), end - begin)
+        before = np.cumsum(end - begin) - (end - begin)
+        return np.arange(len(plan)) + (begin - before)[plan], plan
+
+    def take(self, plans: Array) -> Faces:
         """Those of some plans, numbered as these are."""
-        at = np.concatenate([np.flatnonzero(self.row == row) for row in rows.tolist()])
-        again = np.repeat(np.arange(len(rows)), [int((self.row == row).sum()) for row in rows])
+        at, again = self.of_plans(plans)
         return Faces(self.plan[at], again, tuple(self.meshes[i] for i in at), self.number[at],
                      self.samples[at], self.pieces[at])  # fmt: skip
 
     @property
     def ranks(self) -> Array:
         """(faces, stages, partitions): how many of a partition's hold some of it."""
-        pairs = zip(self.meshes, self.number.tolist(), strict=True)
-        return np.stack([_replicas(mesh)[0][number] for mesh, number in pairs])
+        numbers = self.number.tolist()
+        every = [_replicas(mesh)[0][k] for mesh, k in zip(self.meshes, numbers, strict=True)]
+        found = np.zeros((len(every), max(map(len, every)), every[0].shape[-1]), int)
+        for mine, ranks in zip(found, every, strict=True):
+            mine[: len(ranks)] = ranks
+        return found
 
     @property
     def held(self) -> Flags:

@@ -33,7 +33,9 @@ def amounts(shown: Estimate, row: int = 0) -> tuple[float, float]:
     """FLOP and bytes through memory of a device, of the stage that sets the pace of one plan."""
     work, options = shown.work[row], shown.options
     model = shown.model.under(options.software.kernels)
-    load = workload(rows_of(model, shown.machine("its own work", row), work.plan, options), options)
+    load = workload(
+        rows_of(model, shown.machine("its own work", row), work.plan, options), options, work.edges
+    )
     stage = int(work.block.step.stage[work.row])
     _, flop, moved = local(load)
     return tuple(float(load.stages.total(each[None])[0, stage]) for each in (flop, moved))  # type: ignore[return-value]

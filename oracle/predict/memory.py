@@ -92,7 +92,7 @@ def held(
         outside = outside + left.away
     # three moments: nothing has a gradient yet, or the loss alone; or a layer runs back, with its
     # gradients on their way; or weights are updated, each device its own
-    nothing, gathered = np.zeros((1, stages.p)), stand.gathered[same]
+    nothing, gathered = np.zeros((1, stages.devices)), stand.gathered[same]
     moments = [
         {"weights": gathered, "activations": early.real - early.imag, "workspace": early.imag,
          "buffers": stand.waiting[same]},
@@ -170,7 +170,7 @@ def standing(load: Workload, options: Options) -> Standing:
     buffers = buffers + _buckets(load, options)
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
-    late: Array = np.zeros((1, stages.p))
+    late: Array = np.zeros((1, stages.devices))
     if not stages.plain and not shard.model.training.forward:
         made, S = made_rows(shard, shard.model), np.asarray(shard.segments)
         late, back = map(load.kinds.spread, waiting(made, kept_rows(shard), S, stages))
@@ -277,7 +277,7 @@ def _buckets(load: Workload, options: Options) -> Array:
     size = said.exchange.piece(
         said.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
     )
-    return spread(np.where(degree > 1, np.minimum(buffer, several * size), 0.0))
+    return spread(np.where(degree > 1, np.minimum(buffer, several * np.minimum(size, buffer)), 0.0))
 
 
 def _ideal(shard: Shard, stages: Stages, gamma: float, among: Array | None) -> Held:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,25 +13,34 @@ from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.player import finish
 from oracle.plan.schedule import NAMES, SCHEDULES
-from oracle.plan.stages import Stages
 
 CLOSED = ("gpipe", "1f1b")  # the step has a closed form of these
 
 
-def orders(plan: Plan, stages: Stages) -> tuple[list[tuple[str, int]], Array]:
-    """Every (schedule, segments) there is, and which of them each plan has.
+class Order(NamedTuple):
+    """A schedule of so many stages, micro-batches and chunks a stage."""
+
+    schedule: str
+    stages: int
+    micro_batches: int
+    chunks: int
+
+
+def orders(plan: Plan) -> tuple[list[Order], Array]:
+    """Every order there is, and which of them each plan has.
 
     A plan whose schedule cannot order its stages says so in its rules; it is taken for 1F1B.
     """
     pipeline = plan.axis("pipeline")
-    both = np.hstack([pipeline.schedule, pipeline.segments])
-    first, kind = distinct(both)
+    columns = pipeline.schedule, pipeline.degree, pipeline.segments, pipeline.interleave
+    table = np.hstack(columns)
+    first, kind = distinct(table)
     found = []
-    for number, segments in both[first].astype(int).tolist():
-        name = NAMES[number]
-        if name not in CLOSED and not SCHEDULES[name].fits(stages.p, segments, stages.v):
-            name = "1f1b"
-        found.append((name, segments))
+    for number, *numbers in table[first].astype(int).tolist():
+        order = Order(NAMES[number], *numbers)
+        if order.schedule not in CLOSED and not SCHEDULES[order.schedule].fits(*numbers):
+            order = order._replace(schedule="1f1b")
+        found.append(order)
     return found, kind
 
 
@@ -42,22 +51,22 @@ def split(plan: Plan) -> bool:
 
 
 def done(
-    plan: Plan, stages: Stages, seconds: Callable[[Array], dict[str, Any]],
-    unlike: Flags | None = None,
-) -> Iterator[tuple[Array, Array]]:  # fmt: skip
-    """(rows, when each stage has ended its last pass) of plans without a closed form.
+    plan: Plan, seconds: Callable[[Array], dict[str, Array]], unlike: Flags | None = None
+) -> Iterator[tuple[Array, Array]]:
+    """(rows, when each of their stages has ended its last pass) of plans without a closed form.
 
     And of those whose stages are on `unlike` devices, of which closed forms are too long: a slow
     stage runs ahead while its first micro-batch is on its way. `seconds` says those of the kinds
     of turns, of some rows.
     """
     some = unlike is not None and unlike.any()
-    if stages.p == 1 or not (some or split(plan)):
+    if not (some or split(plan)):
         return
-    names, kind = orders(plan, stages)
-    for i, (name, micro_batches) in enumerate(names):
-        rows = np.flatnonzero(kind == i)
-        if name in CLOSED:
+    every, kind = orders(plan)
+    for number, order in enumerate(every):
+        rows = np.flatnonzero(kind == number)
+        if order.schedule in CLOSED:
             rows = rows[unlike[rows]] if unlike is not None else rows[:0]
-        if len(rows):
-            yield rows, finish(name, micro_batches, stages.v, seconds(rows))
+        if len(rows) and order.stages > 1:
+            turns = {name: each[:, : order.stages] for name, each in seconds(rows).items()}
+            yield rows, finish(order.schedule, order.micro_batches, order.chunks, turns)

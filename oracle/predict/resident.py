@@ -134,17 +134,15 @@ def choice_of(
             says = few.axis("recompute").says
             plain = says("mode", "none") | says("mode", "best")
             unit, chain = finer(chain, unit, load, at, plain[:, 0])
-        away, made = choose(chain, load.stages.p)
-    return Choice(at, len(load.kinds.row), load.stages.p, unit, chain, away, made,
+        away, made = choose(chain, load.stages.devices)
+    return Choice(at, len(load.kinds.row), load.stages.devices, unit, chain, away, made,
                   play(chain, away, made))  # fmt: skip
 
 
 def units_of(load: Workload, at: Array) -> Array:
     """(c, p, most) the units that sit on each stage, in their order; -1 where there are no more."""
-    owner = load.stages.owner
-    kind = load.kinds.row[at] if len(owner) > 1 else np.zeros(len(at), int)
-    p = load.stages.p
-    sits = owner[:, None, :] == np.arange(p)[:, None]
+    owner, kind = load.stages.owner, load.kinds.row[at]
+    sits = owner[:, None, :] == np.arange(load.stages.devices)[:, None]
     most = int(sits.sum(axis=-1).max())
     order = np.argsort(~sits, axis=-1, kind="stable")[..., :most]
     return np.where(np.take_along_axis(sits, order, -1), order, -1)[kind]
@@ -178,7 +176,7 @@ def chain_of(
 ) -> Chain:  # fmt: skip
     """The units of each stage of plans that choose, and what there is for them."""
     shard, stages, times, model = load.shard, load.stages, load.times, load.shard.model
-    to = _Units(load.kinds.row[at], len(load.kinds.first), unit, stages.p)
+    to = _Units(load.kinds.row[at], len(load.kinds.first), unit, stages.devices)
     own, column = to.own, to.column
     says = few.axis("recompute").says
     block = stages.counts @ model.blocks > 0
@@ -191,7 +189,7 @@ def chain_of(
     forward, backward = (stages.units(each)
                          for each in (times.forward, times.data + times.weight))  # fmt: skip
     # a pass has more to do than its rows: what ZeRO-3 gathers is put in its place
-    scale = [np.divide(whole[at], rows, out=np.ones((len(at), stages.p)), where=rows > 0)
+    scale = [np.divide(whole[at], rows, out=np.ones((len(at), stages.devices)), where=rows > 0)
              for whole, each in zip(passes, (forward, backward), strict=True)
              for rows in [load.kinds.spread(stages.gather(each))[at]]]  # fmt: skip
     added, less, work = np.zeros_like(kept), kept, own(_lives(load))
@@ -218,13 +216,14 @@ def chain_of(
 
 def in_flight(plan: Plan, stages: Stages) -> Array:
     """(plans, p) micro-batches that lie on each stage at once, the one that runs included."""
-    p, v = stages.p, stages.v
-    if p == 1:
-        return np.ones((len(plan), 1))
-    names, kind = orders(plan, stages)
-    found = [[max(float((one.kept + one.made).sum(axis=-1).max()) for one in turns.values())
-              for turns in beside(name, p, segments, v)] for name, segments in names]  # fmt: skip
-    return 1 + (np.array(found)[kind] + 1 - v) / v
+    every, kind = orders(plan)
+    found = np.ones((len(every), stages.devices))
+    for flight, order in zip(found, every, strict=True):
+        if order.stages > 1:
+            most = [max(float((one.kept + one.made).sum(axis=-1).max()) for one in turns.values())
+                    for turns in beside(*order)]  # fmt: skip
+            flight[: order.stages] = (np.array(most) + 1) / order.chunks
+    return found[kind]
 
 
 def keeping(plan: Plan) -> Plan:

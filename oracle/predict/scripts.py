@@ -19,7 +19,7 @@ from oracle.models import masks
 from oracle.models.shard import Array
 from oracle.plan.schedule import SCHEDULES
 from oracle.predict import alive
-from oracle.predict.carried import blocks
+from oracle.predict.carried import block_begins
 from oracle.predict.memory import standing
 from oracle.predict.row_bytes import forks, moving_rows
 from oracle.predict.workload import Workload
@@ -72,7 +72,7 @@ class Stage:
                  words: tuple[str, ...] = ()) -> None:  # fmt: skip
         self.load, self.stage, self.schedule, self.options = load, stage, schedule, options
         self.words = words  # of the model's units, where each chose whether it is made again
-        self.many = load.stages.p
+        self.many = load.stages.devices
         shard, self.model = load.shard, load.shard.model
         mode = alive.FULL if "recompute" in words else int(load.plan.axis("recompute").mode[0, 0])
         self.mode = 0 if self.model.training.forward else mode
@@ -104,13 +104,13 @@ class Stage:
         """The rows of a chunk, unit by unit, each copy of a repeated one by itself."""
         stages, found = self.load.stages, list[list[Piece]]()
         counts, segments = stages.counts, self.model.segments
-        if stages.p == 1:
+        if stages.devices == 1:
             begin, end = 0, len(counts)
         else:
             place = self.place(chunk)
             if place >= stages.chunks:
                 return []
-            begin, end = (int(edge) for edge in stages.cuts[0][place : place + 2])
+            begin, end = (int(edge) for edge in stages.edges[0, place : place + 2])
         for unit in range(begin, end):
             met, pieces = counts[:unit].sum(axis=0), list[Piece]()
             for one in segments:
@@ -130,7 +130,7 @@ class Stage:
         stages = self.load.stages
         if stages.plain or not self.rows.again:
             return np.zeros(len(stages.counts), bool)
-        return np.asarray(np.diff(blocks(stages), prepend=-1) == 0)
+        return np.asarray(block_begins(stages)[0] < np.arange(len(stages.counts)))
 
     def beside(self, chunk: int) -> list[int | None]:
         """Tensors that cross stages; what the chunk was given, where its stage is made again."""
@@ -153,7 +153,7 @@ class Stage:
 
     def place(self, chunk: int) -> int:
         """Where a chunk stands among those of all stages."""
-        many = self.load.stages.p
+        many = self.load.stages.devices
         return 0 if many == 1 else SCHEDULES[self.schedule].place(chunk, self.stage, many)
 
     def name(self, row: int, copy: int) -> str:

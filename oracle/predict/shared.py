@@ -5,8 +5,7 @@ It names the `pipeline`, over whose stages rows are added up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,16 +15,16 @@ from oracle.models.shard import Array
 from oracle.plan.mesh import Kinds
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import NAMES
-from oracle.plan.stages import device_of
+from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.block import Block, block
-from oracle.predict.fastest import fullest
 from oracle.predict.limits import placed, rules_of
 from oracle.predict.offers import Lines
 from oracle.predict.played import CLOSED
 from oracle.predict.reading import Loads
-from oracle.predict.workload import Rows, columns, rows_of, ways, workload
+from oracle.predict.ways import Cuts
+from oracle.predict.workload import Rows, columns, rows_of, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -89,29 +88,32 @@ class Shared:
         units = self.rows.shard.model.units[0].sum(axis=0)[:, None]
         return self.rows.kinds.spread(each @ units)
 
-    def ways(self, row: int) -> Sequence[tuple[int, ...]]:
-        """Edges to choose from for the pipeline of plans that are like one of these in shape."""
-        return ways(self.rows.shard.model, self.plan[[row]], self.options)
+    @cached_property
+    def cuts(self) -> Cuts:
+        """Ways to cut the pipelines of these plans."""
+        return Cuts.of(self.rows.shard.model, self.plan, self.options)
 
-    def bound(self, rows: Array, ways: Sequence[tuple[int, ...]]) -> Array:
-        """(plans, ways) seconds that some of these plans take at least, cut each way."""
-        times, state, pipeline = self.rows.times, self.rows.state, self.plan.axis("pipeline")
-        p, v = (int(knob[rows[0], 0]) for knob in (pipeline.degree, pipeline.interleave))
-        model, vee = self.rows.shard.model, bool(pipeline.vee[rows[0], 0])
-        each = (times.forward + times.data + times.weight) @ model.units[0].T
-        most, all_ = fullest(each, np.array(ways), device_of(len(ways[0]) - 1, p, vee))
-        most, all_ = (self.kinds.spread(self.rows.kinds.spread(x))[rows] for x in (most, all_))
-        S = np.broadcast_to(self.kinds.spread(state.segments * np.ones((1, 1))),
-                            (len(self.plan), 1))[rows]  # fmt: skip
-        closed = np.isin(pipeline.schedule[rows], [NAMES.index(name) for name in CLOSED])
-        return np.asarray(S * most + closed * (all_ - most) / v)
+    def bound(self, plans: Array, way: Array) -> Array:
+        """Seconds that some plans take at least, each cut one way: of the fullest device."""
+        rows, pipeline = self.rows, self.plan[plans].axis("pipeline")
+        times, model = rows.times, rows.shard.model
+        kind = self.kinds.row[plans]
+        work = rows.kinds.spread((times.forward + times.data + times.weight) @ model.units[0].T)
+        stages = Stages.along(model, pipeline, self.cuts.edges[way])
+        each = stages.gather(self.kinds.spread(work)[plans])
+        S = rows.state.segments * np.ones((len(self.kinds.first), 1))
+        most = each.max(axis=-1)
+        closed = np.isin(pipeline.schedule, [NAMES.index(name) for name in CLOSED])[:, 0]
+        drained = closed * (each.sum(axis=-1) - most) / pipeline.interleave[:, 0]
+        return np.asarray(S[kind, 0] * most + drained)
 
-    def block(self, rows: Array, at: Array, edges: tuple[int, ...]) -> Block:
-        """The estimate of some of these rows, their stages cut at these edges."""
-        at = rows[at]
-        few, same = self.kinds.take(at)
-        options = replace(self.options, edges=edges)
-        load = workload(self.rows.take(few), options)
-        own = [rule.take(at) for rule in self.rules]
-        loads = None if self.loads is None else self.loads.take(at)
-        return block(load, self.plan[at], same.row, own, self.system, options, self.lines, loads)
+    def block(self, plans: Array, way: Array) -> Block:
+        """The estimate of some of these plans, each cut one way."""
+        few, same = self.kinds.take(plans, way)
+        mine = way[same.first]
+        rows = self.rows.take(few, mine)
+        load = workload(rows, self.options, self.cuts.edges[mine[rows.kinds.first]])
+        own = [rule.take(plans) for rule in self.rules]
+        loads = None if self.loads is None else self.loads.take(plans)
+        return block(load, self.plan[plans], same.row, own, self.system, self.options, self.lines,
+                     loads)  # fmt: skip

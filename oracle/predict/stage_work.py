@@ -46,18 +46,24 @@ class StageWork:
 
 def work_of(load: Workload, system: System, options: Options) -> StageWork:
     """What each stage computes and updates."""
-    shard, state, times, total = load.shard, load.state, load.times, load.total
+    shard, state, times = load.shard, load.state, load.times
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else options.software.host.launch(system)
     ahead, back = times.kernels
     parts = tuple(part * (not model.training.forward) for part in recomputed(model))
-    host = (total(ahead) + options.software.host.around) * launch, total(back) * launch
+    there = load.kinds.spread(load.stages.there)
+    made_anew = [each * part for each in (times.forward, ahead) for part in parts]
+    seconds = [times.forward, times.data + times.weight, times.weight]
+    launches = [ahead, back, back * model.weighted]
+    totals = load.totals([*seconds, *launches, shard.learned, *made_anew])
+    forward, backward, weight, ahead, back, weighted, trained = totals[:7]
+    recomputed_seconds, recomputed_calls = totals[7 : 7 + len(parts)], totals[7 + len(parts) :]
+    host = (ahead + options.software.host.around * there) * launch, back * launch
     if options.software.kernels.optimizer == "apart" and not model.training.forward:
         # launched once the last backward pass is, while the device is still busy with it
-        calls = kernels.update_calls(options.optimizer) * tensors_of(load) / state.segments
+        calls = kernels.update_calls(options.optimizer) * tensors_of(load) * there / state.segments
         host = host[0], host[1] + calls * launch
-    forward, backward = total(times.forward), total(times.data + times.weight)
-    weight, weights = total(times.weight), load.held("stated")
+    weights = load.held("stated")
     if shard.ideal:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
@@ -66,10 +72,10 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         # product does it
         said, precision = options.software, options.precision
         buffer, made = said.exchange.buffer(precision), shard.delta
-        apart = sum((total(w * ~adding(model)) * share for w, share in load.shares("graded")),
-                    np.zeros(1)) * (not model.training.forward)  # fmt: skip
+        alone = np.where(adding(model), 0.0, 1.0 - model.training.forward)
+        apart = load.held("graded", alone)
         each = 2 * buffer + made  # read, added up, written
-        added = kernels.stream(device, each * apart * (state.segments > 1), queued=True)
+        added = there * kernels.stream(device, each * apart * (state.segments > 1), queued=True)
         # ZeRO-3 copies what it gathers into its place, unless it is gathered there, and gradients
         # to where they are summed up
         gathered, graded = load.gathered(), load.gathered(trained=True)
@@ -87,15 +93,15 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         lift = kernels.stream(device, (made + buffer) * lifted, queued=True)
         update = update + np.where(lifted > 0, lift, 0.0)
         if said.exchange.passes:  # gradients are packed, scaled and unpacked where replicas agree
-            packed = said.exchange.passes * buffer * total(shard.learned)
+            packed = said.exchange.passes * buffer * trained
             packing = kernels.stream(device, packed, queued=True) * (packed > 0)
             update = update + packing * (state.parts > 1)
         update = update * (1 - np.asarray(state.updated_away))  # the host's work, not the device's
         update = update + encoding.seconds(load, device, options)
     return StageWork(
-        forward, backward, weight, tuple(total(times.forward * part) for part in parts),
-        update, host, 0.5 * total(back * model.weighted) * launch,
-        tuple(total(ahead * part) * launch for part in parts),
+        forward, backward, weight, tuple(recomputed_seconds),
+        update, host, 0.5 * weighted * launch,
+        tuple(each * launch for each in recomputed_calls),
         state.segments * np.ones((len(weights), 1)),
     )  # fmt: skip
 

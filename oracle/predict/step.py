@@ -18,129 +18,14 @@ from oracle.kernels.profile.factors import NOTHING, Factors
 from oracle.models.model import Flags
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
-from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import STAGE, Recompute
+from oracle.plan.strategies.recompute import STAGE
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
-from oracle.predict.overlap import OTHER, longer, longer_by, together
-from oracle.predict.stage_work import StageWork, made_again, repeated
+from oracle.predict.passes import StageMessages, StagePasses, messages_of, passes_of
+from oracle.predict.stage_work import StageWork, repeated
 from oracle.predict.uncertainty import Sources, Uncertainty, after_step, host_share, messages
 from oracle.spec.options import Options
 from oracle.spec.software import Software
-from oracle.spec.system import System
-
-
-@dataclass(frozen=True)
-class StageMessages:
-    """Exposed seconds of each stage's messages by when they are sent, and the host's: (u, p)."""
-
-    forward: Array
-    backward: Array
-    again: Array  # of those of the forward pass, what recomputation sends once more
-    input: Array  # of those backward, beside the gradient of the input alone
-    after: tuple[Array, ...]  # by the kind of recomputation that they hide beside, none first
-    border: Array  # ideally each crossing; else receive time before a backward pass
-    ahead: Array  # receive time before a forward pass
-    # seconds to launch those of either pass, and those that recomputation sends once more
-    host: tuple[Array, Array, Array]
-    whole: Array  # of those of the forward pass, what a stage that runs it again sends once more
-
-
-def messages_of(talk: list[Priced], work: StageWork) -> StageMessages:
-    """What all messages come to on each stage."""
-    shape = work.forward.shape
-    found = {when: np.zeros(shape) for when in ("forward", "backward", "border")}
-    host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
-    whole, ahead, later = (
-        np.zeros(shape),
-        np.zeros(shape),
-        {when: np.zeros(shape) for when in OTHER},
-    )
-    after = [np.zeros(shape) for _ in range(1 + len(work.recomputed))]
-    for one in talk:
-        when = one.when
-        if when in found:
-            found[when] = found[when] + one.exposed - one.ahead
-        ahead = ahead + one.ahead
-        repeated = when == "forward" and not one.stays
-        for each in (when, "again") if repeated else (when,):
-            if each in host:
-                host[each] = host[each] + one.host
-        if repeated:
-            whole = whole + one.exposed
-        if when in later and not one.stays:
-            later[when] = later[when] + one.left(OTHER[when])
-        if when == "step":
-            after = [each + one.left(longer_by(kind)) for kind, each in enumerate(after)]
-    return StageMessages(
-        found["forward"], found["backward"], later["forward"], later["backward"], tuple(after),
-        found["border"], ahead, (host["forward"], host["backward"], host["again"]), whole,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StagePasses:
-    """Seconds of either pass of a micro-batch on each stage, through all its chunks.
-
-    Plans that recompute alike have the same passes: r of them are distinct, (r, p) each.
-    """
-
-    row: Array  # (n,) which of them each plan has
-    forward: Array
-    backward: Array
-    input: Array  # of the backward pass where it is in two parts, the gradient of the input
-    weight: Array  # and that of the weights, under which no message hides
-    forward_messages: Array  # of it, what messages take that nothing hides
-    backward_messages: Array
-    input_messages: Array
-    recomputed: Array  # of the backward pass
-    forward_host: Array  # what the host needs to launch it, beside the device
-    backward_host: Array
-    crossed: Array  # what messages at borders make both passes longer
-
-    def kinds(self, row: Array) -> dict[str, Array]:
-        """By the kind of turn; a backward pass is taken whole or in its two parts."""
-        return {"forward": self.forward[row], "backward": self.backward[row],
-                "input": self.input[row], "weight": self.weight[row]}  # fmt: skip
-
-
-def passes_of(
-    recompute: Recompute, same: Array, work: StageWork, sent: StageMessages, ideal: bool
-) -> StagePasses:
-    """Work and messages of a pass, beside its host.
-
-    A pass is a mix of short kernels, for which the device waits for the host, and long ones,
-    under which the host runs ahead: neither hides wholly under the other. Recomputation and
-    messages belong to the gradient of the input.
-    """
-    size = len(work.segments)
-    both = recompute.mode[:, 0].astype(int) * size + same
-    used = np.zeros(both.max() + 1, bool)
-    used[both] = True
-    pairs, row = np.flatnonzero(used), (np.cumsum(used) - 1)[both]
-    kind, same = (pairs // size)[:, None], pairs % size
-    again = np.zeros_like(work.forward[same]) + made_again(kind, work.recomputed, same)
-    ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
-    back, apart = sent.backward[same] + border, sent.input[same] + border
-    host_ahead, host = (
-        (own + other)[same] for own, other in zip(work.host, sent.host[:2], strict=True)
-    )
-    host = host + made_again(kind, work.host_recomputed, same)
-    if not ideal:  # a full recomputation sends everything again but weights that are there
-        part = repeated(kind, work, same)
-        once_more = np.where(kind == 1 + STAGE, sent.whole[same], part * sent.again[same])
-        back, apart = back + once_more, apart + once_more
-        host = host + part * sent.host[2][same]
-    weight, late = work.weight[same], work.host_weight[same]
-    crossed = longer(work.forward[same] + sent.forward[same], ahead, host_ahead)
-    crossed = crossed + longer(work.backward[same] + again + back - border, 0 * back + border, host)
-    return StagePasses(
-        row, together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
-        together(work.backward[same] + again + back, host),
-        together(work.backward[same] - weight + again + apart, host - late),
-        together(weight, late), sent.forward[same] + ahead, back, apart, again, host_ahead, host,
-        crossed,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,6 +40,7 @@ class Step:
     end: Array  # which ends last
     talk: list[Priced]
     same: Array
+    stages: Array  # of its pipeline
     segments: Array
     crossings: Array
     shown: Array  # of crossings, those that nothing hides
@@ -174,15 +60,15 @@ class Step:
         """Seconds if stages were equal and none waited: cuts, chunks and order make it no less."""
         each, (ahead, back) = self.passes, self.slow
         slowest = each.forward[each.row, ahead] + each.backward[each.row, back]
-        mean = (each.forward + each.backward).mean(axis=-1)[each.row]
+        mean = (each.forward + each.backward).sum(axis=-1)[each.row] / self.stages
         waited = self.compute["bubble"] + self.segments * (slowest - mean)
         return np.asarray(self.seconds - waited)
 
     def take(self, rows: Array) -> Step:
         """The same of some plans."""
         each = {name: getattr(self, name)[rows] for name in (
-            "seconds", "stage", "end", "same", "segments", "crossings", "shown", "uncovered",
-            "repeats", "recompute", "launched")}  # fmt: skip
+            "seconds", "stage", "end", "same", "stages", "segments", "crossings", "shown",
+            "uncovered", "repeats", "recompute", "launched")}  # fmt: skip
         compute = {name: values[rows] for name, values in self.compute.items()}
         paces, slow = ((ahead[rows], back[rows]) for ahead, back in (self.paces, self.slow))
         eats = np.broadcast_to(self.fed, self.seconds.shape)[rows]
@@ -262,9 +148,8 @@ class Step:
 
 
 def step(
-    plan: Plan, same: Array, stages: Stages, work: StageWork, talk: list[Priced], system: System,
-    options: Options, sources: Callable[[], Sources], fed: Array | float = 0.0,
-    unlike: Flags | None = None,
+    plan: Plan, same: Array, work: StageWork, talk: list[Priced], options: Options,
+    sources: Callable[[], Sources], fed: Array | float = 0.0, unlike: Flags | None = None,
 ) -> Step:  # fmt: skip
     """Fill, work and drain the pipeline, then exchange what is left and update.
 
@@ -277,14 +162,20 @@ def step(
     """
     sent = messages_of(talk, work)
     recompute, S = plan.axis("recompute"), work.segments[same][:, 0]
-    beside = options.software.borders.hide(stages.v) and not options.ideal
-    waits = replace(sent, border=0 * sent.border, ahead=0 * sent.ahead) if beside else sent
+    pipeline = plan.axis("pipeline")
+    beside = options.software.borders.hide(pipeline.interleave) & (not options.ideal)
+    waits = sent
+    if beside.any():
+        shown = np.ones((len(work.segments), 1))
+        shown[same] = ~beside
+        waits = replace(sent, border=shown * sent.border, ahead=shown * sent.ahead)
     passes = passes_of(recompute, same, work, waits, options.ideal)
     taken = _published if options.ideal else _overlapped
-    time = taken(plan, same, stages, S, passes, work.update, waits, unlike)
-    if beside:
+    time = taken(plan, same, S, passes, work.update, waits, unlike)
+    if beside.any():
         whole = passes_of(recompute, same, work, sent, options.ideal)
-        time = _filled(time, same, sent, whole.crossed.sum(axis=-1)[passes.row] / stages.v)
+        wait = whole.crossed.sum(axis=-1)[passes.row] / pipeline.interleave[:, 0]
+        time = _filled(time, same, sent, wait, beside[:, 0])
     row, (slow_ahead, slow_back) = passes.row, time.slow
     parts = {
         "forward": S * (passes.forward - passes.forward_messages)[row, slow_ahead],
@@ -300,7 +191,8 @@ def step(
     launched = host_share(passes.forward, passes.forward_host)
     launched = launched + host_share(passes.backward, passes.backward_host)
     return Step(
-        parts, time.seconds, time.stage, time.paces, time.slow, time.end, talk, same, S,
+        parts, time.seconds, time.stage, time.paces, time.slow, time.end, talk, same,
+        pipeline.degree[:, 0], S,
         time.crossings, time.shown, time.uncovered, repeats,
         recompute.mode[:, 0].astype(int),
         S * launched[row, time.stage], passes, work.update, fed, options.software, sources,
@@ -326,23 +218,24 @@ class Time:
 
 
 def _overlapped(
-    plan: Plan, same: Array, stages: Stages, S: Array, passes: StagePasses, update: Array,
+    plan: Plan, same: Array, S: Array, passes: StagePasses, update: Array,
     sent: StageMessages, unlike: Flags | None,
 ) -> Time:  # fmt: skip
     """Transfers are part of the passes; stages drain, exchange and update beside each other.
 
     In closed form for GPipe and 1F1B; any other schedule is played, and any of `unlike` stages.
     """
-    row, f, b, p, v = passes.row, passes.forward, passes.backward, stages.p, stages.v
-    gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
+    row, f, b, pipeline = passes.row, passes.forward, passes.backward, plan.axis("pipeline")
+    v = pipeline.interleave
+    gpipe = pipeline.says("schedule", "gpipe")  # all forward, then all back
     after = sent.after[0][same]
     if (kind := plan.axis("recompute").mode.astype(int)).any():
         after = np.select([kind == at for at in range(len(sent.after))],
                           [each[same] for each in sent.after])  # fmt: skip
     ends = update[same] + after
     tails = ends
-    if p > 1:  # a stage is done before those ahead of it have drained
-        tails = tails - ((np.cumsum(b, axis=-1) - b) / v)[row]
+    if f.shape[1] > 1:  # a stage is done before those ahead of it have drained
+        tails = tails - (np.cumsum(b, axis=-1) - b)[row] / v
         if gpipe.any():
             later = np.maximum.accumulate(b[:, ::-1], axis=-1)[:, ::-1]
             tails = tails - gpipe * (S[:, None] - 1) * (later[:, :1] - later)[row] / v
@@ -353,11 +246,12 @@ def _overlapped(
     )
     slowest = f[row, slow_ahead] + b[row, slow_back]
     busy = S * slowest
-    steady = busy + ((f + b).sum(-1)[row] - slowest) / v
-    for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at]), unlike):
+    steady = busy + ((f + b).sum(-1)[row] - slowest) / v[:, 0]
+    for at, done in played.done(plan, lambda at: passes.kinds(row[at]), unlike):
         # of turns without a gap it is the work of the slowest, to the last digit
         steady[at] = np.maximum(done.max(axis=-1), busy[at])
-        tails[at] = ends[at] + done - steady[at, None]
+        own = slice(done.shape[1])
+        tails[at, own] = ends[at, own] + done - steady[at, None]
     end = np.argmax(tails, axis=-1)
     tail = tails[np.arange(len(plan)), end]
     renewed, exchanged = np.minimum(update[same, end], tail), after[np.arange(len(plan)), end]
@@ -366,29 +260,34 @@ def _overlapped(
     return Time(steady + tail, busy, steady, renewed, uncovered, S, S, stage, slow, slow, end)
 
 
-def _filled(time: Time, same: Array, sent: StageMessages, wait: Array) -> Time:
-    """The same with borders that are crossed beside work: only fill and drain wait for them.
+def _filled(
+    time: Time, same: Array, sent: StageMessages, wait: Array, beside: Flags
+) -> Time:  # fmt: skip
+    """The same of plans whose borders are crossed `beside` work: only fill and drain wait for them.
 
     The first micro-batch goes through the first chunk of each stage, the last comes back so. They
     wait for what their passes take longer with the borders than without.
     """
     ahead, back = time.paces
     once = sent.ahead[same, ahead] + sent.border[same, back]
-    shown = np.divide(wait, once, out=np.zeros_like(wait), where=once > 0)
-    return replace(time, seconds=time.seconds + shown * once, shown=shown)
+    filled = np.divide(wait, once, out=np.zeros_like(wait), where=once > 0)
+    seconds = time.seconds + np.where(beside, filled * once, 0.0)
+    return replace(time, seconds=seconds, shown=np.where(beside, filled, time.shown))
 
 
 def _published(
-    plan: Plan, same: Array, stages: Stages, S: Array, passes: StagePasses, update: Array,
+    plan: Plan, same: Array, S: Array, passes: StagePasses, update: Array,
     sent: StageMessages, unlike: Flags | None,
 ) -> Time:  # fmt: skip
     """Equations 12 and 13 as published: p + S - 1 slots of the slowest stage of each pass."""
-    f, b, p, n = passes.forward[passes.row], passes.backward[passes.row], stages.p, len(plan)
+    f, b, n = passes.forward[passes.row], passes.backward[passes.row], len(plan)
+    pipeline = plan.axis("pipeline")
+    p, v = pipeline.degree[:, 0], pipeline.interleave[:, 0]
     update, after, border = update[same], sent.after[0][same], sent.border[same]
     busy = S * (f.max(-1) + b.max(-1))
     steady = busy * (p + S - 1) / S
     tail = update.max(-1) + after.max(-1)
-    crossings = 2 * (p + S - 2) * stages.v if p > 1 else np.zeros(n)
+    crossings = np.where(p > 1, 2 * (p + S - 2) * v, 0.0)
     stage, end = np.argmax(f + b, axis=-1), np.argmax(update, axis=-1)
     slow = np.argmax(f, axis=-1), np.argmax(b, axis=-1)
     return Time(

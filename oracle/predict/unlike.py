@@ -20,16 +20,16 @@ from oracle.kernels.provenance import Provenance
 from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.network.contention.line import Offer, slowest
+from oracle.plan.cuts import device_of
 from oracle.plan.mesh import Kinds, Pattern, Slice
 from oracle.plan.partition import unlike_cuts
 from oracle.plan.plan import Plan
-from oracle.plan.stages import device_of
+from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.block import Block, Prices, between, prices_of, sources_of
 from oracle.predict.exchange import Priced
 from oracle.predict.faces import Faces, Flags, spans
-from oracle.predict.fastest import fullest
 from oracle.predict.limits import limits, placed, rules_of
 from oracle.predict.offers import Lines, Menu
 from oracle.predict.reading import Loads
@@ -37,7 +37,8 @@ from oracle.predict.sides import Side
 from oracle.predict.stage_work import StageWork
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources, fed
-from oracle.predict.workload import Rows, chooses, rows_of, ways, workload
+from oracle.predict.ways import Cuts, shapes_of, ways_of
+from oracle.predict.workload import Rows, chooses, rows_of, workload
 from oracle.spec.options import Options
 from oracle.spec.partitions import Part
 from oracle.spec.system import System
@@ -101,52 +102,60 @@ class Unlike:
         found = rows.kinds.spread(each @ units)
         return np.broadcast_to(found, (len(self.faces.row), 1))
 
-    def ways(self, row: int) -> Sequence[tuple[int, ...]]:
-        """Edges to choose from: those of like stages, and those that balance these.
+    @cached_property
+    def cuts(self) -> Cuts:
+        """Ways to cut: those of like stages, and those that balance these of the first of a shape.
 
         Each unit takes what it does on the slowest of the devices that hold its stage.
         """
-        found = ways(self.model, self.plan[[row]], self.options)
+        first, shape = shapes_of(self.plan)
+        return Cuts.joined(self.model, [self._ways(row) for row in first.tolist()], shape)
+
+    def _ways(self, row: int) -> Sequence[tuple[int, ...]]:
+        found = ways_of(self.model, self.plan[[row]], self.options)
         pipeline = self.plan.axis("pipeline")
         p = int(pipeline.degree[row, 0])
-        if p == 1 or not found[0] or pipeline.edges(self.model, row):
+        if p == 1 or len(found) == 1 or pipeline.edges(self.model, row):
             return found
-        at = np.flatnonzero(self.faces.row == row)
-        chunks = len(found[0]) - 1
-        device = device_of(chunks, p, bool(pipeline.vee[row, 0]))
-        for mine, held in zip(at, self.faces.take(np.array([row])).held, strict=True):
-            each = [self._units(one)[mine] for one in self.rows]
-            loads = np.where(held[:, :, None], np.stack(each)[None], 0.0).max(axis=1)
+        device = device_of(len(found[0]) - 1, p, bool(pipeline.vee[row, 0]))
+        faces, _ = self.faces.of_plans(np.array([row]))
+        for each, held in zip(self._units[:, faces].swapaxes(0, 1),
+                              self.faces.take(np.array([row])).held, strict=True):  # fmt: skip
+            loads = np.where(held[:, :, None], each[None], 0.0).max(axis=1)
             found = (*found, unlike_cuts(loads[device]))
         return tuple(dict.fromkeys(found))
 
-    def bound(self, rows: Array, ways: Sequence[tuple[int, ...]]) -> Array:
-        """(plans, ways) seconds that some of these plans take at least, cut each way.
+    def bound(self, plans: Array, way: Array) -> Array:
+        """Seconds that some plans take at least, each cut one way.
 
         Of the fullest device, were it the fastest.
         """
-        pipeline = self.plan.axis("pipeline")
-        p, vee = int(pipeline.degree[rows[0], 0]), bool(pipeline.vee[rows[0], 0])
-        faces = self.faces.take(rows)
-        mine = np.concatenate([np.flatnonzero(self.faces.row == row) for row in rows.tolist()])
-        each = np.min([self._units(one)[mine] for one in self.rows], axis=0)
-        most, _ = fullest(each, np.array(ways), device_of(len(ways[0]) - 1, p, vee))
-        most = most * faces.pieces[:, None]
-        return np.stack([most[faces.row == row].max(axis=0) for row in range(len(rows))])
+        faces, plan = self.faces.of_plans(plans)
+        pipeline = self.plan[plans[plan]].axis("pipeline")
+        stages = Stages.along(self.model, pipeline, self.cuts.edges[way[plan]])
+        each = stages.gather(self._units[:, faces].min(axis=0))
+        found = np.zeros(len(plans))
+        np.maximum.at(found, plan, each.max(axis=-1) * self.faces.pieces[faces])
+        return found
 
-    def _units(self, one: Rows) -> Array:
-        """(faces, units) seconds of a micro-batch's passes on the machine of one partition."""
-        times = one.times.forward + one.times.data + one.times.weight
-        found = one.kinds.spread(times @ self.model.units[0].T)
-        return np.broadcast_to(found, (len(self.faces.row), found.shape[-1]))
+    @cached_property
+    def _units(self) -> Array:
+        """(partitions, faces, units) seconds of a micro-batch's passes on the machine of each."""
+        shape = len(self.faces.row), len(self.model.units[1])
+        times = [one.times.forward + one.times.data + one.times.weight for one in self.rows]
+        return np.stack([np.broadcast_to(one.kinds.spread(each @ self.model.units[0].T), shape)
+                         for one, each in zip(self.rows, times, strict=True)])  # fmt: skip
 
-    def block(self, rows: Array, at: Array, edges: tuple[int, ...]) -> Block:
-        """The estimate of some of these rows, their stages cut at these edges."""
-        at = rows[at]
-        options, faces = replace(self.options, edges=edges), self.faces.take(at)
-        mine = np.concatenate([np.flatnonzero(self.faces.row == row) for row in at.tolist()])
+    def block(self, plans: Array, way: Array) -> Block:
+        """The estimate of some of these plans, each cut one way."""
+        at, options, faces = plans, self.options, self.faces.take(plans)
+        mine, plan = self.faces.of_plans(plans)
         every = Kinds.apart(len(mine)).row
-        loads = [workload(one.take(mine), options) for one in self.rows]
+        loads = []
+        for one in self.rows:
+            rows = one.take(mine, way[plan])
+            edges = self.cuts.edges[way[plan][rows.kinds.first]]
+            loads.append(workload(rows, options, edges))
         views = [one.view for one in self.parts]
         priced = [
             prices_of(load, faces.plan, every, view, options, self.lines)
@@ -154,8 +163,6 @@ class Unlike:
         ]
         held = faces.held
         found = _joined(priced, held)
-        host = options.software.host
-        slow = max(views, key=host.sending)
         lead = _most([one.work.forward + one.work.backward for one in priced], held)
 
         def sources() -> Sources:
@@ -164,8 +171,8 @@ class Unlike:
             return tuple(_mixed([each[i] for each in known], lead) for i in range(3))  # type: ignore[return-value]
 
         eats = fed(self.model, faces.plan, options.software)
-        every_face = step(faces.plan, every, loads[0].stages, found.work, found.talk, slow,
-                          options, sources, eats, self._unlike(held))  # fmt: skip
+        every_face = step(faces.plan, every, found.work, found.talk, options, sources, eats,
+                          self._unlike(held))  # fmt: skip
         slowest = faces.most(every_face.seconds)
         taken = every_face.take(slowest)
         rules = [rule.take(at) for rule in self.rules]
@@ -202,24 +209,24 @@ class Unlike:
         @cache
         def alone() -> list[Array]:
             each = []
-            for load, one, view in zip(loads, priced, views, strict=True):
-                many = step(faces.plan, every, load.stages, one.work, one.talk, view, options,
-                            sources, eats)  # fmt: skip
+            for one in priced:
+                many = step(faces.plan, every, one.work, one.talk, options, sources, eats)
                 each.append(_busy(many, one.work))
             return each
 
         def sides(row: int) -> tuple[Side, ...]:
             return tuple(_sides(row, self, faces, every_face, alone(), bytes_of()))
 
-        return Block(self.plan[at], taken, loads[0].stages, keep, self.model, read,
-                     priced[0].choice, sides)  # fmt: skip
+        return Block(self.plan[at], taken, loads[0].stages, loads[0].kinds.row, keep, self.model,
+                     read, priced[0].choice, sides)  # fmt: skip
 
     def _unlike(self, held: Flags) -> Flags:
         """(faces,) whose stages are not all on the same kinds of devices."""
         first, *others = (one.view.device for one in self.parts)
         if all(one == first for one in others):
             return np.zeros(len(held), bool)
-        return np.asarray((held != held[:, :1]).any(axis=(1, 2)))
+        there = held.any(axis=-1, keepdims=True)
+        return np.asarray(((held != held[:, :1]) & there).any(axis=(1, 2)))
 
 
 def _busy(each: Step, work: StageWork) -> Array:

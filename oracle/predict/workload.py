@@ -26,9 +26,11 @@ from oracle.models.shard import Array, Numbers, Shard, serial
 from oracle.network.collectives import Message
 from oracle.plan import curvature
 from oracle.plan.mesh import Groups, Kinds, places
+from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import Plan
-from oracle.plan.stages import Stages, even_cuts, ways_to_cut
+from oracle.plan.stages import Stages
 from oracle.plan.strategies import Strategy, agreement
+from oracle.predict.ways import Cuts
 from oracle.spec.options import MOMENT_BYTES, SLOTS, Options
 from oracle.spec.system import System
 
@@ -51,12 +53,12 @@ class Rows:
     #               of its experts
     said: Said  # messages of each kind; how often state is sent is of each plan
 
-    def take(self, plans: Array) -> Rows:
-        """Those of some plans."""
-        if len(plans) == len(self.kinds.row) and (plans == np.arange(len(plans))).all():
-            return self
-        few, kinds = self.kinds.take(plans)
+    def take(self, plans: Array, way: Array) -> Rows:
+        """Those of some plans, which are cut each its way; a plan may be there in several."""
+        few, kinds = self.kinds.take(plans, way)
         known, every = len(self.kinds.first), len(self.kinds.row)
+        if kinds is self.kinds and np.array_equal(plans, np.arange(every)):
+            return self
 
         def cut(values: Any) -> Any:
             """What is of each kind, or of each plan; the rest is one for all."""
@@ -96,6 +98,10 @@ class Workload(Rows):
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
         return self.kinds.spread(self.stages.total(values))
+
+    def totals(self, values: Sequence[Array]) -> list[Array]:
+        """The totals of several quantities, added up at once."""
+        return [self.kinds.spread(each) for each in self.stages.totals(values)]
 
     def held(self, name: str, each: Numbers = 1.0) -> Array:
         """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`.
@@ -139,9 +145,20 @@ def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
     return Rows(kinds, few, shard, times, groups, state, said)
 
 
-def workload(rows: Rows, options: Options) -> Workload:
-    """Deal the rows of plans that share a pipeline's shape to its stages."""
-    return Workload(**vars(rows), stages=_stages(rows, options))
+def workload(rows: Rows, options: Options, edges: Array | None = None) -> Workload:
+    """Deal rows to stages: those of each kind between these edges, or as their one plan says."""
+    if edges is None:
+        cuts = Cuts.of(rows.shard.model, rows.plan, options)
+        edges = cuts.edges[cuts.begin]
+    pipeline, times, model = rows.plan.axis("pipeline"), rows.times, rows.shard.model
+    if (loose := edges[:, 0] < 0).any():  # as published, stages balance compute alone
+        load = (times.forward + times.data + times.weight) @ model.units[0].T
+        load, edges = np.broadcast_to(load, (len(edges), load.shape[1])), edges.copy()
+        chunks = np.minimum(pipeline.degree * pipeline.interleave, load.shape[1]).astype(int)[:, 0]
+        for parts in np.unique(chunks[loose]).tolist():
+            mine = loose & (chunks == parts)
+            edges[mine, : parts + 1] = balanced_cuts(load[mine], parts)
+    return Workload(**vars(rows), stages=Stages.along(model, pipeline, edges))
 
 
 def split(model: Model, plan: Plan, options: Options) -> Shard:
@@ -182,23 +199,6 @@ def values_of(model: Model, optimizer: str) -> Array:
     if optimizer == "muon":
         found[~masks.matrices(model)] = SLOTS["adam"]
     return found
-
-
-def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]]:
-    """Edges to choose from for the pipeline of some plans, alike in shape; one empty where given.
-
-    As published, stages balance compute alone.
-    """
-    pipeline = plan.axis("pipeline")
-    edges = pipeline.edges(model)
-    if edges and len(edges) == 1 + pipeline.degree[0, 0] * pipeline.interleave[0, 0]:
-        return [options.edges or edges]
-    chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
-    even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
-    if chunks <= 1 or even or options.edges or options.ideal:
-        return [options.edges]
-    p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    return ways_to_cut(model, p, v, bool(pipeline.vee[0, 0]))
 
 
 def chooses(plan: Plan) -> Array:
@@ -264,19 +264,6 @@ def _in_its_group(message: Message, groups: Groups, system: System) -> Message:
         spread = np.array([places(pattern, system.node) for pattern, _ in found.patterns], float)
         nbytes = nbytes * message.thinned(spread[found.row, None])
     return replace(message, nbytes=nbytes)
-
-
-def _stages(rows: Rows, options: Options) -> Stages:
-    """The stages of plans that share degree, interleave, cuts and placement of their pipeline.
-
-    Cut by load, they are where `options` say; as published, they balance compute alone.
-    """
-    plan, times, model = rows.plan, rows.times, rows.shard.model
-    pipeline = plan.axis("pipeline")
-    p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    load = (times.forward + times.data + times.weight) @ model.units[0].T
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]),
-                  options.edges)  # fmt: skip
 
 
 def _kinds(plan: Plan, state: Shard) -> Kinds:

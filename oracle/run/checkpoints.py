@@ -61,11 +61,12 @@ def width_of(options: Options) -> float:
 
 def state_of(shown: Estimate, row: int = 0) -> State:
     """The state of a training under one plan."""
-    options, plan = shown.options, shown.work[row].plan
+    options, work = shown.options, shown.work[row]
+    plan = work.plan
     model = shown.model.under(options.software.kernels)
     width = width_of(options)
     slots = slots_of(model, options)
-    load = workload(rows_of(model, shown.system, plan, options), options)
+    load = workload(rows_of(model, shown.system, plan, options), options, work.edges)
     parts = [load.total(w) * share for w, share in load.shares("stored", True)]
     weights, numbers = width * sum(parts, np.zeros(1)), load.held("stated", slots)
     alone = model.repeat * serial(model, plan.batch, options.width).learned

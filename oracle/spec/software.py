@@ -197,9 +197,9 @@ class Borders:
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
-    def hide(self, chunks: int) -> bool:
+    def hide(self, chunks: Any) -> Any:
         """Whether stages of so many chunks send beside their work once the pipeline is full."""
-        return self.overlap == "all" or (self.overlap == "interleaved" and chunks > 1)
+        return chunks > {"all": 0, "interleaved": 1}.get(self.overlap, np.inf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,7 @@ class Job:
     @cached_property
     def chunks(self) -> list[Chunk]:
         """The chunks of the pipeline in the order in which the batch passes them."""
-        model, cuts = self.estimate.model, self.estimate.work[0].block.stages.cuts[0]
+        model, cuts = self.estimate.model, self.estimate.work[0].cuts
         rows = [[model.rows[i] for i in unit.nonzero()[0]] for unit in model.units[0]]
         tables = [any(row.kind == "embedding" for row in unit) for unit in rows]
         blocks = [any(row.work == "attention" for row in unit) for unit in rows]

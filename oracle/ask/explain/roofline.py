@@ -108,7 +108,7 @@ def roofline(shown: Estimate, row: int = 0) -> Roofline:
     """One plan of an estimate under its roofs."""
     work, system, options = shown.work[row], shown.machine("a roofline", row), shown.options
     model = shown.model.under(options.software.kernels)
-    load = workload(rows_of(model, system, work.plan, options), options)
+    load = workload(rows_of(model, system, work.plan, options), options, work.edges)
     seconds, flop, moved = local(load)
     talks = [priced for priced, _ in work.messages if priced.meshed]
     sent, sending = _sent(load, talks, work.at)
