@@ -312,7 +312,7 @@ MUTANTS = (
          "options.software.host.around * there", "options.software.host.around",
          "table::test_a_plan_is_priced_in_a_table_as_alone"),
     _bug("predict: of ways to cut the last that tie is taken", "ways",
-         "way[mine[good][::-1]] = pair[good][::-1]", "way[mine[good]] = pair[good]",
+         "found[which[good[::-1]]] = good[::-1]", "found[which[good]] = good",
          "table::test_of_ways_that_tie_the_first_is_taken"),
     _bug("plan: a tensor is sent to each layer that reads it", "crossings",
          "chunk[:, links.reader] != chunk[:, links.before]",

@@ -14,7 +14,7 @@ from oracle.ask.space import Floats, Space
 SCANNED = 12  # products whose knobs are turned one by one
 CLIMBERS = 3  # products that climb on from their best setting
 ROUNDS = 16
-STAGES = (3, 2, 2, 2)  # how long its parts take beside each other, of questions that take seconds
+STAGES = (3, 4, 2)  # how long its parts take beside each other, of questions that take seconds
 DEAR_ROUNDS = 2  # of climbing on with what takes long to price
 
 
@@ -68,14 +68,9 @@ def _climb(pool: Pool, done: Callable[[], None]) -> None:
     done()
     for _ in range(ROUNDS):
         climbers = pool.leading(CLIMBERS)
-        pool.add(np.concatenate([_steps(space, pool.rows[number]) for number in climbers]))
+        steps = [_steps(space, pool.rows[number]) for number in climbers]
+        pool.add(np.concatenate([*steps, _double_steps(space, pool.rows[climbers[0]])]))
         if pool.leading(CLIMBERS) == climbers:
-            break
-    done()
-    for _ in range(ROUNDS):
-        (best,) = pool.leading(1)
-        pool.add(_double_steps(space, pool.rows[best]))
-        if pool.leading(1) == [best]:
             break
     done()
     _try_dear(pool)
@@ -88,36 +83,36 @@ def _try_dear(pool: Pool) -> None:
     Each is tried beside the next sizes of micro-batches too: what it makes equal or short may
     want them larger or smaller.
     """
-    space = pool.space
-    for column, (name, knob) in enumerate(space.columns):
-        others = [c for c in range(space.micro, len(space.columns)) if c != column]
-        # a value may ask for the least of another number, or for the next: two chunks a stage
-        least = [(c, value) for c in others if c != space.micro and space.counted(c)
-                 for value in space.knobs[space.columns[c]][:2]]  # fmt: skip
-        for value in space.dear(column) if knob != "degree" else ():
-            at = space.columns.index((name, "degree")) if name in space.limits else None
-            wide = True if at is None else (pool.rows[:, at] > 1) & pool.hopeful
-            leading = pool.leading(CLIMBERS, wide)
-            if not leading:
-                break
-            rows, (best,) = changed(pool.rows[leading], column, value), pool.leading(1)
-            sizes = [changed(row[None], space.micro, size)
-                     for row in rows for size in space.values(row, space.micro, 1)]  # fmt: skip
-            beside = [changed(rows, c, other) for c, other in least]
-            pool.add(np.concatenate([rows, *sizes, *beside]))
-            if pool.leading(1) != [best]:
-                row = pool.rows[pool.leading(1)]
-                few = [
-                    changed(row, c, other) for c in others for other in space.values(row[0], c, 1)
-                ]
-                pool.add(np.concatenate([row, *few]))
+    space, (best,) = pool.space, pool.leading(1)
+    tried = [_with_dear(pool, column, value) for column, (_, knob) in enumerate(space.columns)
+             if knob != "degree" for value in space.dear(column)]  # fmt: skip
+    if not tried:
+        return
+    pool.add(np.concatenate(tried))
     for _ in range(DEAR_ROUNDS):
-        (best,) = pool.leading(1)
-        if not any(pool.rows[best, c] in space.dear(c) for c in range(len(space.columns))):
+        (new,) = pool.leading(1)
+        dear = any(pool.rows[new, c] in space.dear(c) for c in range(len(space.columns)))
+        if new == best or not dear:
             return
+        best = new
         pool.add(_steps(space, pool.rows[best], reach=1))
-        if pool.leading(1) == [best]:
-            return
+
+
+def _with_dear(pool: Pool, column: int, value: float) -> Floats:
+    """The leading candidates that have its axis with a dear value, beside what it may want."""
+    space, (name, _) = pool.space, pool.space.columns[column]
+    wide: Any = True
+    if name in space.limits:
+        wide = (pool.rows[:, space.columns.index((name, "degree"))] > 1) & pool.hopeful
+    leading = pool.leading(CLIMBERS, wide)
+    rows = changed(pool.rows[leading], column, value)
+    sizes = [changed(row[None], space.micro, size)
+             for row in rows for size in space.values(row, space.micro, 1)]  # fmt: skip
+    # a value may ask for the least of another number, or for the next: two chunks a stage
+    least = [changed(rows, c, number) for c in range(space.micro + 1, len(space.columns))
+             if c != column and space.counted(c)
+             for number in space.knobs[space.columns[c]][:2]]  # fmt: skip
+    return np.concatenate([rows, *sizes, *least])
 
 
 def _steps(space: Space, row: Floats, reach: int | None = 2) -> Floats:

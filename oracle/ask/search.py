@@ -183,13 +183,12 @@ def _explore(pool: Candidates, first: int, brief: bool, done: Callable[[], None]
         usual, waits = usual[order], waits[order]
         order = np.arange(len(usual))
     quick = np.isin(np.arange(len(usual)), order[:first])
-    _look(pool, usual[quick & ~waits])
+    _look(pool, usual[quick])
     if not pool.fits.any():
         pool.give_up(usual[:, : space.micro])
     done()
-    for some in (quick & waits, ~quick):
-        _look(pool, pool.rivals(usual[some]))
-        done()
+    _look(pool, pool.rivals(usual[~quick]))
+    done()
     kept = _promising(pool, BRIEFLY if brief else KEPT)
     if len(kept):
         pool.add(_spared(space, space.usual(kept)))
@@ -290,16 +289,16 @@ def _spared(space: Space, rows: Floats) -> Floats:
 
 def _scan(pool: Candidates) -> None:
     """Every number that a knob may take, for the best products of the axis that it is of."""
-    space = pool.space
+    space, tried = pool.space, []
     for column, (name, knob) in enumerate(space.columns):
         if name not in space.limits or knob == "degree" or not space.counted(column):
             continue
         wide = pool.rows[:, list(space.limits).index(name)] > 1
-        best = [pool.rows[number] for number in pool.leading(SCANNED, wide & pool.hopeful)]
-        if best:
-            rows = np.concatenate([np.array(best), *_cut(space, np.array(best), FEW)])
-            values = space.knobs[name, knob]
-            pool.add(np.concatenate([changed(rows, column, value) for value in values]))
+        best = pool.rows[pool.leading(SCANNED, wide & pool.hopeful)]
+        rows = np.concatenate([best, *_cut(space, best, FEW)])
+        tried += [changed(rows, column, value) for value in space.knobs[name, knob]]
+    if tried:
+        pool.add(np.concatenate(tried))
 
 
 def allowed_names(only: Iterable[str], without: Iterable[str]) -> list[str]:

@@ -7,7 +7,6 @@ are zero.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -85,20 +84,30 @@ class Stages:
         hands_on = np.arange(len(self.ends)) == unit[columns][:, None]
         return self.gather(values @ hands_on)
 
-    def gather(self, units: Array) -> Array:
-        """(plans, units) → (plans, devices)."""
-        return self.fold(self.chunk(units))
+    def gather(self, units: Array, joined: np.ufunc = np.add) -> Array:
+        """(plans, units) → (plans, devices): their sums, or whatever `joined` makes of them."""
+        ended = self._ended(units)
+        if self.rounds > 1:
+            ended = _taken(ended, self._by_device[0])
+        return _joined(ended, self._by_device[1], joined)
+
+    @cached_property
+    def _by_device(self) -> tuple[Array, Array]:
+        """(plans, units + 1) units device by device, and (plans, devices) where each begins."""
+        if self.rounds == 1:
+            return self.edges, _padded(self.edges[:, :-1], 0, self.devices, len(self.ends))
+        owner = np.pad(self.owner, [(0, 0), (0, 1)], constant_values=self.devices)
+        order = np.argsort(owner, axis=-1, kind="stable")
+        begin = (owner[:, None, :] < np.arange(self.devices)[:, None]).sum(axis=-1)
+        some = (owner[:, None, :] == np.arange(self.devices)[:, None]).any(axis=-1)
+        return order, np.where(some, begin, len(self.ends))
 
     def chunk(self, units: Array, joined: np.ufunc = np.add, empty: float = 0.0) -> Array:
         """(plans, units) → (plans, chunks): their sums, or whatever `joined` makes of them.
 
         Equal chunks come to equal sums, to the last bit: of stages that tie the first is named.
         """
-        ended = self._ended(units, empty)
-        *quantities, plans, width = ended.shape
-        first = np.arange(math.prod(quantities) * plans).reshape(*quantities, plans, 1) * width
-        begin = self.edges[:, :-1] + first
-        return np.asarray(joined.reduceat(ended.ravel(), begin.ravel()).reshape(begin.shape))
+        return _joined(self._ended(units, empty), self.edges[:, :-1], joined)
 
     def _ended(self, units: Array, empty: float = 0.0) -> Array:
         """(plans, units) → (plans, units + 1): with an empty one, which chunks without any have."""
@@ -198,7 +207,7 @@ class Stages:
 
     def most(self, units: Array) -> Array:
         """(plans, units) → (plans, devices): the largest single unit of each device."""
-        return self.fold(self.chunk(units, np.maximum), np.maximum)
+        return self.gather(units, np.maximum)
 
     def largest(self, values: Array, columns: Array) -> Array:
         """(plans, rows) → (plans, devices): the largest value among the rows of each device."""
@@ -224,17 +233,26 @@ def _unit_kinds(model: Model, columns: tuple[int, ...]) -> tuple[Array, Array]:
     return kinds, unit.ravel()
 
 
-def _padded(values: Array, before: int, size: int) -> Array:
-    """(plans, few) → (plans, size): zeros before and after."""
+def _padded(values: Array, before: int, size: int, empty: int = 0) -> Array:
+    """(plans, few) → (plans, size): zeros before and after, or whatever is empty."""
     if values.shape[-1] == size:
         return values
-    padded = np.zeros((*values.shape[:-1], size), values.dtype)
+    padded = np.full((*values.shape[:-1], size), empty, values.dtype)
     padded[..., before : before + values.shape[-1]] = values
     return padded
 
 
 def _taken(values: Array, at: Array) -> Array:
     """(plans or one, many) → (plans, few): of each plan the values at some places."""
-    shape = np.broadcast_shapes(values.shape[:-1], at.shape[:-1])
-    values, at = (np.broadcast_to(each, (*shape, each.shape[-1])) for each in (values, at))
-    return np.asarray(np.take_along_axis(values, at, axis=-1))
+    *quantities, plans, width = values.shape
+    rows = np.arange(plans)[:, None] * width
+    return np.asarray(values.reshape(*quantities, plans * width).take(at + rows, axis=-1))
+
+
+def _joined(values: Array, begin: Array, joined: np.ufunc) -> Array:
+    """(plans, many) → (plans, few): runs of values that begin at some places, joined."""
+    *quantities, plans, width = values.shape
+    places = begin + np.arange(plans)[:, None] * width
+    flat = values.reshape(*quantities, plans * width)
+    return np.asarray(joined.reduceat(flat, places.ravel(), axis=-1).reshape(
+        *quantities, *places.shape))  # fmt: skip

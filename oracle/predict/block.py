@@ -44,6 +44,7 @@ class Block:
     stages: Stages
     kind: Array  # of each distinct shard, which of the stages are its own
     keep: Callable[[], tuple[memory.Held, list[Rule]]]
+    take: Callable[[Array], Block]  # the same of some of these plans
     model: Model
     read: Read | None = None  # how samples are got, where that is counted
     choice: Choice | None = None  # what units do with their activations, where room decides
@@ -253,20 +254,32 @@ def block(
     options: Options, lines: Lines, loads: Loads | None = None,
 ) -> Block:  # fmt: skip
     """Estimate plans from what their shards are left with."""
-    model = load.shard.model
-    found = prices_of(load, plan, same, system, options, lines)
-    eats = fed(model, plan, options.software)
-    taken = step(plan, same, found.work, found.talk, options,
-                 lambda: sources_of(load, system, options), eats)  # fmt: skip
+    model, rules = load.shard.model, list(rules)
+    prices = prices_of(load, plan, same, system, options, lines)
+    whole = step(plan, same, prices.work, prices.talk, options,
+                 lambda: sources_of(load, system, options),
+                 fed(model, plan, options.software))  # fmt: skip
 
-    def keep() -> tuple[memory.Held, list[Rule]]:
-        left = None if found.choice is None else found.choice.left
-        held = memory.held(load, plan, same, system.device, options, left)
-        reads = [] if read is None else read.rules
-        return held, limits([*rules, *reads], plan, system, held, options)
+    def take(rows: Array | None) -> Block:
+        some, own, taken, loaded = plan, same, whole, loads
+        if rows is not None:
+            some, own, taken = plan[rows], same[rows], whole.take(rows)
+            loaded = None if loads is None else loads.take(rows)
+        read = None
+        if loaded is not None:
+            read = loaded.beside(taken.seconds, lambda: between(taken, system))
 
-    read = None if loads is None else loads.beside(taken.seconds, lambda: between(taken, system))
-    return Block(plan, taken, load.stages, load.kinds.row, keep, model, read, found.choice)
+        def keep() -> tuple[memory.Held, list[Rule]]:
+            left = None if prices.choice is None else prices.choice.left
+            held = memory.held(load, some, own, system.device, options, left)
+            mine = rules if rows is None else [rule.take(rows) for rule in rules]
+            reads = [] if read is None else read.rules
+            return held, limits([*mine, *reads], some, system, held, options)
+
+        return Block(some, taken, load.stages, load.kinds.row, keep, take, model, read,
+                     prices.choice)  # fmt: skip
+
+    return take(None)
 
 
 def between(taken: Step, system: System) -> tuple[Array, Array]:

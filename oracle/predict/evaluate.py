@@ -31,7 +31,7 @@ from oracle.predict.offers import Lines
 from oracle.predict.shared import Shared
 from oracle.predict.sides import jobs
 from oracle.predict.unlike import Unlike
-from oracle.predict.ways import TIE
+from oracle.predict.ways import TIE, first_fastest
 from oracle.predict.workload import split
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -102,18 +102,22 @@ def _cut(shared: Pool, plans: Array) -> Block:
     the fastest way in which it does.
     """
     cuts = shared.cuts
-    way = cuts.fastest(plans, lambda *pairs: shared.block(*pairs).seconds, shared.bound)
-    block = shared.block(plans, way)
+    which, way = cuts.fastest(plans, lambda *pairs: shared.block(*pairs).seconds, shared.bound)
+    block = shared.block(plans[which], way)
+    if len(which) > len(plans):
+        block = block.take(first_fastest(which, block.seconds))
     if not cuts.lean.any() or block.fits.all():
         return block
     short = np.flatnonzero(~block.fits)
-    plan, lean = cuts.leaner(plans[short])
-    if len(plan):
-        trial = shared.block(plans[short[plan]], lean)
-        seconds = np.where(trial.fits, trial.seconds, np.inf)
-        best = np.lexsort((lean, seconds, plan))[np.unique(np.sort(plan), return_index=True)[1]]
-        best = best[np.isfinite(seconds[best])]
-        way[short[plan[best]]] = lean[best]
+    plan, lean = cuts.pairs(plans[short])
+    plan, lean = plan[cuts.lean[lean]], lean[cuts.lean[lean]]
+    if not len(plan):
+        return block
+    trial = shared.block(plans[short[plan]], lean)
+    seconds = np.where(trial.fits, trial.seconds, np.inf)
+    best = np.lexsort((lean, seconds, plan))[np.unique(np.sort(plan), return_index=True)[1]]
+    best = best[np.isfinite(seconds[best])]
+    way[short[plan[best]]] = lean[best]
     return shared.block(plans, way)
 
 

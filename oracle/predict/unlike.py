@@ -217,8 +217,9 @@ class Unlike:
         def sides(row: int) -> tuple[Side, ...]:
             return tuple(_sides(row, self, faces, every_face, alone(), bytes_of()))
 
-        return Block(self.plan[at], taken, loads[0].stages, loads[0].kinds.row, keep, self.model,
-                     read, priced[0].choice, sides)  # fmt: skip
+        return Block(self.plan[at], taken, loads[0].stages, loads[0].kinds.row, keep,
+                     lambda rows: self.block(plans[rows], way[rows]), self.model, read,
+                     priced[0].choice, sides)  # fmt: skip
 
     def _unlike(self, held: Flags) -> Flags:
         """(faces,) whose stages are not all on the same kinds of devices."""

@@ -56,51 +56,46 @@ class Cuts:
                 lean[at + leanest(model, np.array(some))] = True
         return cls(table, lean, begin[shape], count[shape])
 
+    def pairs(self, plans: Array) -> tuple[Array, Array]:
+        """(which of some plans, a way) of all ways of each, one after the other."""
+        count = self.count[plans]
+        which = np.repeat(np.arange(len(plans)), count)
+        rank = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+        return which, self.begin[plans[which]] + rank
+
     def fastest(
         self, plans: Array, seconds: Callable[[Array, Array], Array],
         bound: Callable[[Array, Array], Array],
-    ) -> Array:  # fmt: skip
-        """The way in which each of some plans is fastest, the first of those that tie.
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Pairs of plans and ways among which the fastest way of each plan is; where any has many,
+        that way alone, and none is looked at of which `bound` says that it cannot win.
 
-        `seconds` says what plans take that are cut each its way, `bound` what they take at least:
-        where ways are many, none is looked at that this says cannot win.
+        `seconds` says what plans take that are cut each its way, `bound` what they take at least.
         """
-        way, count = self.begin[plans].copy(), self.count[plans]
-        several = np.flatnonzero(count > 1)
-        if not len(several):
-            return way
-        number = count[several]
-        mine = np.repeat(several, number)  # of each pair of a plan and a way, which plan
-        rank = np.arange(len(mine)) - np.repeat(np.cumsum(number) - number, number)
-        pair = self.begin[plans[mine]] + rank
-        least, taken = np.zeros(len(mine)), np.full(len(mine), np.inf)
-        looks = [np.arange(len(mine))]
-        many = np.flatnonzero(number[np.searchsorted(several, mine)] > MANY)
-        if len(many):
-            least[many] = bound(plans[mine[many]], pair[many])
-            order = np.lexsort((least, mine))
-            place = np.empty(len(mine), int)  # of a pair among those of its plan, by its bound
-            place[order] = rank
-            place = np.where(count[mine] > MANY, place, 0)
-            between = pairwise([0, *LOOKS, np.inf])
-            looks = [np.flatnonzero((place >= a) & (place < b)) for a, b in between]
-        best = np.full(len(plans), np.inf)
-        for look in looks:
-            some = look[least[look] < best[mine[look]] * (1 - TIE)]
+        which, way = self.pairs(plans)
+        if (self.count[plans] <= MANY).all():
+            return which, way
+        least, taken = bound(plans[which], way), np.full(len(which), np.inf)
+        best, rank = np.full(len(plans), np.inf), np.empty(len(which), int)
+        rank[np.lexsort((least, which))] = way - self.begin[plans[which]]  # of a plan's ways
+        for begin, end in pairwise([0, *LOOKS, np.inf]):
+            hopeful = least < best[which] * (1 - TIE)
+            some = np.flatnonzero((rank >= begin) & (rank < end) & hopeful)
             if len(some):
-                taken[some] = seconds(plans[mine[some]], pair[some])
-                np.minimum.at(best, mine[some], taken[some])
-        good = np.flatnonzero(taken <= best[mine] * (1 + TIE))
-        way[mine[good][::-1]] = pair[good][::-1]  # the first is written last
-        return way
+                taken[some] = seconds(plans[which[some]], way[some])
+                np.minimum.at(best, which[some], taken[some])
+        rows = first_fastest(which, taken)
+        return which[rows], way[rows]
 
-    def leaner(self, plans: Array) -> tuple[Array, Array]:
-        """(which of some plans, the way) of all ways that may need less memory."""
-        number = self.count[plans]
-        mine = np.repeat(np.arange(len(plans)), number)
-        rank = np.arange(len(mine)) - np.repeat(np.cumsum(number) - number, number)
-        way = self.begin[plans[mine]] + rank
-        return mine[self.lean[way]], way[self.lean[way]]
+
+def first_fastest(which: Array, seconds: Array) -> Array:
+    """The row of the fastest way of each plan, the first of those that tie."""
+    best = np.full(which[-1] + 1, np.inf)
+    np.minimum.at(best, which, seconds)
+    good = np.flatnonzero(seconds <= best[which] * (1 + TIE))
+    found = np.empty(len(best), int)
+    found[which[good[::-1]]] = good[::-1]  # the first is written last
+    return found
 
 
 def shapes_of(plan: Plan) -> tuple[Array, Array]:
