@@ -54,7 +54,7 @@ def priced(what: str, when: str, exposed: list[float], ahead: Any = 0.0) -> Pric
     return Priced(
         message=message, axis="pipeline", groups=Slice([((), 1)], np.zeros(1, int), one), menu=[()],
         when=when,
-        group=2 * one, nbytes=one_each, calls=one_each, host=0 * many,
+        group=2 * one, largest=lambda: one_each, calls=one_each, host=0 * many,
         seconds=many, exposed=many, later={},
         longer=many, phi=one, best=np.zeros(1, int), names=("direct",), full=((),),
         rough=0 * one, origins=("measured",), outside=np.zeros(1, bool), ahead=ahead,

@@ -99,7 +99,7 @@ class Crossings:
 def _added(values: Array, which: Array) -> Array:
     if len(which) == 1:
         return np.asarray(values @ which[0])
-    return np.asarray(np.einsum("nk,nkp->np", values, which))
+    return np.asarray(np.einsum("...nk,nkp->...np", values, which))
 
 
 def crossings(model: Model, cuts: Array, device: Array, devices: int) -> Crossings:

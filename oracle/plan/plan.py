@@ -30,8 +30,10 @@ class Plan:
         given = {type(axis) for axis in axes}
         axes = (*axes, *(new() for new in strategies().values() if new not in given))
         values = [batch, *(getattr(a, f.name) for a in axes for f in fields(a))]
-        columns = np.broadcast_arrays(*(np.reshape(v, -1) for v in values))
-        column = iter([c.astype(float)[:, None] for c in columns])
+        columns = [np.reshape(np.asarray(each, float), (-1, 1)) for each in values]
+        plans = max(map(len, columns))
+        column = iter([each if len(each) == plans else np.broadcast_to(each, (plans, 1)).copy()
+                       for each in columns])  # fmt: skip
         return cls(next(column), tuple(a.mapped(lambda _: next(column)) for a in axes))
 
     def __len__(self) -> int:

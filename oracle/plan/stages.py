@@ -48,6 +48,11 @@ class Stages:
         p, v = (each.astype(int) for each in (pipeline.degree, pipeline.interleave))
         return cls(model, p, v, pipeline.vee, edges)
 
+    def take(self, pipelines: Array) -> Stages:
+        """Those of some pipelines."""
+        p, v, vee = (each[pipelines] for each in (self.p, self.v, self.vee))
+        return Stages(self.model, p, v, vee, self.edges[pipelines])
+
     def __len__(self) -> int:
         return len(self.edges)
 

@@ -270,8 +270,12 @@ def block(
             read = loaded.beside(taken.seconds, lambda: between(taken, system))
 
         def keep() -> tuple[memory.Held, list[Rule]]:
-            left = None if prices.choice is None else prices.choice.left
-            held = memory.held(load, some, own, system.device, options, left)
+            left, part, shard = None, load, own
+            if prices.choice is not None:
+                left = prices.choice.left
+            elif rows is not None:
+                part, shard = load.part(own)
+            held = memory.held(part, some, shard, system.device, options, left)
             mine = rules if rows is None else [rule.take(rows) for rule in rules]
             reads = [] if read is None else read.rules
             return held, limits([*mine, *reads], some, system, held, options)

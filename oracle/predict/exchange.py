@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Priced:
     menu: Menu
     when: str  # in the "forward" or "backward" pass, once a "step", or at a stage "border"
     group: Array  # (plans,)
-    nbytes: Array  # (plans,) of the largest call
+    largest: Callable[[], Array]  # bytes of the largest call, asked where they are shown
     calls: Array  # per micro-batch, or per iteration (`step`); ideally per crossing (`border`)
     host: Array  # as often, seconds that the host needs to launch it
     seconds: Array  # as often
@@ -61,6 +62,11 @@ class Priced:
     # (plans,) whether logged runs told of it, and whether it goes between nodes
     logged: Array = field(default_factory=lambda: np.zeros(1, bool))
     between: Array = field(default_factory=lambda: np.zeros(1, bool))
+
+    @cached_property
+    def nbytes(self) -> Array:
+        """Bytes of the largest call."""
+        return self.largest()
 
     @property
     def what(self) -> str:
@@ -222,7 +228,7 @@ def price(
         count = np.ones((size, stages.devices)) * tensors.max(axis=-1, keepdims=True, initial=1.0)
     else:
         each = sent.calls * chosen.seconds
-        seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
+        seconds, count = (sent.often * spread(a) for a in sent.total(np.stack([each, sent.calls])))
         if np.any(message.share != 1.0):  # of the bytes; a call starts as slowly for few of them
             first = sent.calls * cheapest(menu, found.row, 0 * called).seconds
             fixed = sent.often * spread(sent.total(first))
@@ -277,13 +283,17 @@ def price(
         cover.show("again", left.get("again", exposed), launches, message.over)
     if when == "backward":  # beside the gradient of the input alone
         cover.show("input", left.get("input", exposed), launches, message.over)
-    largest = sent.most(called)
-    if message.when == "border" and ideal:
-        largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.devices, axis=1)
+
+    def largest() -> Array:
+        most = sent.most(called)
+        if message.when == "border" and ideal:
+            most = np.repeat(most.max(axis=-1, keepdims=True), stages.devices, axis=1)
+        return np.asarray(spread(most) * (sent.often > 0) * message.share)
+
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
         message, axis.name, mine, menu, when, mine.size[:, 0],
-        spread(largest) * (sent.often > 0) * message.share, count, launches, seconds,
+        largest, count, launches, seconds,
         exposed, left,
         spread(chosen.phi), spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough),
         longer, chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,

@@ -310,7 +310,7 @@ def price_chosen(
     alone = Slice(found.patterns, every, np.ones((choice.size, 1)))
     return Priced(
         message, axis, alone, menu, when, np.ones(choice.size),
-        choice.spread(sent.max(axis=-1)) * mine, count, launches, seconds, exposed, {},
+        lambda: choice.spread(sent.max(axis=-1)) * mine, count, launches, seconds, exposed, {},
         np.ones(choice.size), every, (link.algorithm,), (link.full,),
         np.full(choice.size, link.uncertainty), seconds * link.short * (exposed > 0),
         (link.origin,), np.ones(choice.size, bool), logged=every > 0, between=every > 0,

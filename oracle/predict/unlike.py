@@ -321,7 +321,7 @@ def _message(each: Sequence[Priced], mask: Flags) -> Priced:
              for name in ("names", "full", "origins")}  # fmt: skip
     every |= {name: leading(name) for name in ("phi", "rough", "outside", "logged", "between")}
     every |= {name: _slowest([getattr(other, name) for other in each], mask)
-            for name in ("nbytes", "calls", "seconds", "exposed", "longer", "ahead",
+            for name in ("calls", "seconds", "exposed", "longer", "ahead",
                          "ahead_calls")}  # fmt: skip
     sides = None
     if one.sides is not None:
@@ -330,6 +330,7 @@ def _message(each: Sequence[Priced], mask: Flags) -> Priced:
              for place in one.later}  # fmt: skip
     return replace(
         one, groups=groups, menu=Menu(offer for other in each for offer in other.menu),
+        largest=lambda: np.asarray(_slowest([other.nbytes for other in each], mask)),
         best=leading("best") + starts[lead], later=later, sides=sides, **every,
     )  # fmt: skip
 

@@ -95,6 +95,14 @@ class Workload(Rows):
 
     stages: Stages
 
+    def part(self, shards: Array) -> tuple[Workload, Array]:
+        """(that of some distinct shards, which of them each is)."""
+        few, same = np.unique(shards, return_inverse=True)
+        kinds, _ = self.kinds.take(few, np.zeros(len(few)))
+        rows = self.take(few, np.zeros(len(few)))
+        own = {each.name: getattr(rows, each.name) for each in fields(Rows)}
+        return Workload(**own, stages=self.stages.take(kinds)), same
+
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
         return self.kinds.spread(self.stages.total(values))
