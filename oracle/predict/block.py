@@ -249,41 +249,53 @@ def sources_of(load: Workload, system: System, options: Options) -> Sources:
     return ahead.spread(spread), back.spread(spread), update
 
 
+@dataclass(frozen=True)
+class Table:
+    """Plans whose steps were timed together, of which blocks are taken."""
+
+    load: Workload
+    plan: Plan
+    same: Array
+    rules: list[Rule]
+    system: System
+    options: Options
+    loads: Loads | None
+    prices: Prices
+    step: Step
+
+    def block(self, rows: Array | None = None) -> Block:
+        """The estimate of all plans, or of some."""
+        plan, same, step, loads, rules = self.plan, self.same, self.step, self.loads, self.rules
+        if rows is not None:
+            plan, same, step = plan[rows], same[rows], step.take(rows)
+            loads = None if loads is None else loads.take(rows)
+            rules = [rule.take(rows) for rule in rules]
+        read = None
+        if loads is not None:
+            read = loads.beside(step.seconds, lambda: between(step, self.system))
+        load, choice = self.load, self.prices.choice
+
+        def keep() -> tuple[memory.Held, list[Rule]]:
+            left = None if choice is None else choice.left
+            part, own = (load, same) if rows is None or choice is not None else load.part(same)
+            held = memory.held(part, plan, own, self.system.device, self.options, left)
+            reads = [] if read is None else read.rules
+            return held, limits([*rules, *reads], plan, self.system, held, self.options)
+
+        return Block(plan, step, load.stages, load.kinds.row, keep, self.block, load.shard.model,
+                     read, choice)  # fmt: skip
+
+
 def block(
     load: Workload, plan: Plan, same: Array, rules: Iterable[Rule], system: System,
     options: Options, lines: Lines, loads: Loads | None = None,
 ) -> Block:  # fmt: skip
     """Estimate plans from what their shards are left with."""
-    model, rules = load.shard.model, list(rules)
     prices = prices_of(load, plan, same, system, options, lines)
-    whole = step(plan, same, prices.work, prices.talk, options,
+    taken = step(plan, same, prices.work, prices.talk, options,
                  lambda: sources_of(load, system, options),
-                 fed(model, plan, options.software))  # fmt: skip
-
-    def take(rows: Array | None) -> Block:
-        some, own, taken, loaded = plan, same, whole, loads
-        if rows is not None:
-            some, own, taken = plan[rows], same[rows], whole.take(rows)
-            loaded = None if loads is None else loads.take(rows)
-        read = None
-        if loaded is not None:
-            read = loaded.beside(taken.seconds, lambda: between(taken, system))
-
-        def keep() -> tuple[memory.Held, list[Rule]]:
-            left, part, shard = None, load, own
-            if prices.choice is not None:
-                left = prices.choice.left
-            elif rows is not None:
-                part, shard = load.part(own)
-            held = memory.held(part, some, shard, system.device, options, left)
-            mine = rules if rows is None else [rule.take(rows) for rule in rules]
-            reads = [] if read is None else read.rules
-            return held, limits([*mine, *reads], some, system, held, options)
-
-        return Block(some, taken, load.stages, load.kinds.row, keep, take, model, read,
-                     prices.choice)  # fmt: skip
-
-    return take(None)
+                 fed(load.shard.model, plan, options.software))  # fmt: skip
+    return Table(load, plan, same, list(rules), system, options, loads, prices, taken).block()
 
 
 def between(taken: Step, system: System) -> tuple[Array, Array]:

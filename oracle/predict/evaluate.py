@@ -31,14 +31,15 @@ from oracle.predict.offers import Lines
 from oracle.predict.shared import Shared
 from oracle.predict.sides import jobs
 from oracle.predict.unlike import Unlike
-from oracle.predict.ways import TIE, first_fastest
+from oracle.predict.ways import TIE, Cuts, first_fastest
 from oracle.predict.workload import split
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-BLOCK = 2**15  # plans at a time, so that memory stays flat
-ROWS = 2**12  # and of them plans whose rows may differ, so that temporaries stay in cache
-SPAN = 2**18  # plans among which those that are alike are looked for
+BLOCK = 2**18  # stages of plans at a time, so that memory stays flat
+ROWS = 2**16  # and of them those of plans whose rows may differ, so that temporaries stay in cache
+SPAN = 2**17  # plans among which those that are alike are looked for
+LEAST = 2**7  # plans of a table, as long as there are so many
 TOGETHER = 2**10  # plans that are priced together whatever the width of their pipelines
 Pool: TypeAlias = Shared | Unlike
 
@@ -47,15 +48,21 @@ def blocks(
     model: Model, system: System, plan: Plan, options: Options, lines: Lines | None = None,
     most: float = np.inf,
 ) -> Iterator[tuple[Array, Block]]:  # fmt: skip
-    """(row numbers, estimate) of at most BLOCK plans at a time that share a pipeline's shape.
+    """(row numbers, estimate) of a table of plans after the other.
 
     Plans whose own work alone takes more than `most` seconds are left out.
     """
     model = model.under(options.software.kernels)
     lines = lines or _network(options)
     for rows, of in _shared(model, system, plan, options, lines):
-        for at, found in _blocks(model, plan if rows is None else plan[rows], of, most):
-            yield at if rows is None else rows[at], found
+        alike = plan if rows is None else plan[rows]
+        for few in tables(model, alike, options):
+            pool, near = of(alike[few]), np.arange(len(few))
+            if most < np.inf:
+                near = np.flatnonzero(pool.least <= most * (1 + TIE))
+            if len(near):
+                at = few[near]
+                yield at if rows is None else rows[at], _cut(pool, near)
 
 
 def _shared(
@@ -82,19 +89,6 @@ def _on_several(
     model: Model, system: System, job: Any, options: Options, lines: Lines, plan: Plan
 ) -> Pool:
     return Unlike.of(model, system, job, plan, options, lines)
-
-
-def _blocks(
-    model: Model, plan: Plan, of: Callable[[Plan], Pool], most: float
-) -> Iterator[tuple[Array, Block]]:
-    """The same of plans that run on the same devices."""
-    for rows in tables(model, plan):
-        shared = of(plan[rows])
-        near = np.arange(len(rows))
-        if most < np.inf:
-            near = np.flatnonzero(shared.least <= most * (1 + TIE))
-        if len(near):
-            yield rows[near], _cut(shared, near)
 
 
 def _cut(shared: Pool, plans: Array) -> Block:
@@ -128,28 +122,32 @@ def _network(options: Options) -> Lines:
     return contention.alone if options.ideal else contention.lines
 
 
-def tables(model: Model, plan: Plan) -> Iterator[Array]:
-    """Rows of plans that are priced together: few enough to stay in cache, fewest chunks first."""
-    pipeline, units = plan.axis("pipeline"), len(model.units[1])
-    chunks = np.minimum(pipeline.degree * pipeline.interleave, units)[:, 0]
+def tables(model: Model, plan: Plan, options: Options) -> Iterator[Array]:
+    """Rows of plans that are priced together: few enough for their stages to stay in cache.
+
+    Of many those with few stages and ways to cut them go apart from those with many.
+    """
     for begin in range(0, len(plan), SPAN):
         rows = np.arange(begin, min(begin + SPAN, len(plan)))
-        if len(rows) > TOGETHER:  # narrow pipelines apart from wide ones
-            power = np.ceil(np.log2(chunks[rows]))
-            for each in np.unique(power).tolist():
-                yield from _pieces(plan, rows[power == each])
-        else:
+        if len(rows) <= TOGETHER:
             yield rows
+            continue
+        some = plan[rows]
+        stages = some.axis("pipeline").degree[:, 0] * Cuts.of(model, some, options).count
+        power = np.ceil(np.log2(stages)).astype(int)
+        for each in np.unique(power).tolist():
+            yield from _pieces(plan, rows[power == each], 2**each, len(model))
 
 
-def _pieces(plan: Plan, rows: Array) -> Iterator[Array]:
-    """Plans of the same rows side by side, cut into tables."""
+def _pieces(plan: Plan, rows: Array, stages: int, layers: int) -> Iterator[Array]:
+    """Plans of so many stages and layers, those of the same rows side by side, cut into tables."""
     some = plan[rows]
     kind = distinct(some.columns(lambda axis, knob: knob not in axis.timing + axis.state_knobs))[1]
     order = np.argsort(kind, kind="stable")
     begin, ordered = 0, kind[order]
+    plans, kinds = max(BLOCK // stages, LEAST), max(ROWS // max(stages, layers), LEAST)
     while begin < len(rows):
-        end = min(begin + BLOCK, int(np.searchsorted(ordered, ordered[begin] + ROWS)))
+        end = min(begin + plans, int(np.searchsorted(ordered, ordered[begin] + kinds)))
         yield rows[order[begin:end]]
         begin = end
 
