@@ -17,6 +17,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from itertools import product
 from typing import Any
@@ -88,6 +89,10 @@ def timed(quick: bool) -> dict[str, dict[str, Any]]:
         times = 1 if devices >= LARGE else 3 if quick else 7
         seconds = statistics.median(cold(words.split()) for _ in range(times))
         figures[f"{name}.cpu_seconds"] = {"value": seconds, "unit": "s", "goal": f"≤ {goal} s"}
+        if devices >= LARGE:  # with what the process before has counted
+            with tempfile.TemporaryDirectory() as folder:
+                _, again = (cold(words.split(), folder) for _ in range(2))
+            figures[f"{name}.again.cpu_seconds"] = {"value": again, "unit": "s", "goal": ""}
     count = 50_000 if quick else 1_000_000
     for name, system in TABLES.values():
         seconds, plans, growth = many(name, system, count)
@@ -101,9 +106,10 @@ def timed(quick: bool) -> dict[str, dict[str, Any]]:
     return figures
 
 
-def cold(words: list[str]) -> float:
+def cold(words: list[str], cache: str = "off") -> float:
     """CPU seconds of a fresh process, those of its children included."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    kept["ORACLE_CACHE"] = cache
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", "oracle", *words], check=True, capture_output=True, env=kept

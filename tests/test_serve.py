@@ -400,7 +400,8 @@ def until(browser, condition, seconds=120):
         if browser.run(f"return Boolean({condition})"):
             return
         time.sleep(0.1)
-    raise AssertionError(f"never: {condition}; {browser.console()}")
+    said = browser.run("return [location.search, document.querySelector('#status')?.textContent]")
+    raise AssertionError(f"never: {condition}; {said}, {browser.console()}")
 
 
 ROWS = "document.querySelectorAll('.ranking tbody tr').length"
@@ -417,6 +418,7 @@ def emulate(browser, width, height, dark=False):
                  "params": {"features": [scheme]}})  # fmt: skip
 
 
+@pytest.mark.flaky(reruns=1)  # the browser, its driver and the server share the machine
 def test_in_a_browser(browser, address):
     emulate(browser, 1440, 900)
     browser.go(f"{address}?{ASKED}")

@@ -7,6 +7,7 @@ out, with NCCL's public constants [nccl] for the devices that it serves: then `o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +24,7 @@ from oracle.network.contention.groups import (
     spanning_level,
 )
 from oracle.network.contention.in_switch import NAMES, Way, by_itself, named_for, switch_lines
+from oracle.network.contention.kept import FROM, kept_of
 from oracle.network.contention.library import as_tuned, factors, library_lines, terms
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.measured import fitted, holds
@@ -46,15 +48,29 @@ def lines(
     known = cache_of(system)
     key: Key = ("lines", op, pattern, devices, algorithm)
     if key not in known:
-        room = with_room(system, devices)
-        where, groups = seated(room or system.bare, pattern, devices, op)
-        if where is not room and groups.device is None:  # as others of the bare system are
-            known[key] = lines(where, op, groups.pattern, devices, algorithm) if room else Offer()
+        if devices < FROM:
+            known[key] = _counted(system, op, pattern, devices, algorithm)
         else:
-            known[key] = NO_MESSAGE if groups.p == 1 else Offer(
-                _lines(where, op, groups, algorithm) if room else ())  # fmt: skip
+            kept = known.get("kept") or known.setdefault("kept", kept_of(system))
+            asked = json.dumps(key[1:])
+            offer = kept.get(asked)
+            if offer is None:
+                offer = _counted(system, op, pattern, devices, algorithm)
+                kept.put(asked, offer)
+            known[key] = offer
     found: Offer = known[key]
     return found
+
+
+def _counted(
+    system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None
+) -> Offer:
+    room = with_room(system, devices)
+    where, groups = seated(room or system.bare, pattern, devices, op)
+    if where is not room and groups.device is None:  # as others of the bare system are
+        return lines(where, op, groups.pattern, devices, algorithm) if room else Offer()
+    return NO_MESSAGE if groups.p == 1 else Offer(
+        _lines(where, op, groups, algorithm) if room else ())  # fmt: skip
 
 
 def alone(
