@@ -39,12 +39,14 @@ def numbers(block: Block, row: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("ideal", [False, True])
+@pytest.mark.parametrize("said", [
+    {}, {"ideal": True}, {"software": "deepspeed"},  # which keeps what a stage has sent
+])  # fmt: skip
 @pytest.mark.parametrize("name", CASES)
-def test_a_plan_is_priced_in_a_table_as_alone(name: str, ideal: bool) -> None:
+def test_a_plan_is_priced_in_a_table_as_alone(name: str, said: dict[str, Any]) -> None:
     """Pipelines of all lengths, chunks, cuts and schedules stand in one table."""
-    model = CASES[name]
-    options = options_for(model, SYSTEM, ideal=ideal, any_plan=True)
+    model, ideal = CASES[name], "ideal" in said
+    options = options_for(model, SYSTEM, any_plan=True, **said)
     model = model.under(options.software.kernels)
     space = Space(model, 8, 64, tuple(strategies()), ideal)
     plan = space.plan(drawn(space, DRAWN, np.random.default_rng(3)))

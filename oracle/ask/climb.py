@@ -15,7 +15,7 @@ SCANNED = 12  # products whose knobs are turned one by one
 CLIMBERS = 3  # products that climb on from their best setting
 ROUNDS = 16
 STAGES = (3, 4, 2)  # how long its parts take beside each other, of questions that take seconds
-DEAR_ROUNDS = 2  # of climbing on with what takes long to price
+DEAR_ROUNDS = 3  # of trying what takes long to price, and of climbing on with it
 
 
 def changed(rows: Floats, column: int, value: float) -> Floats:
@@ -83,19 +83,18 @@ def _try_dear(pool: Pool) -> None:
     Each is tried beside the next sizes of micro-batches too: what it makes equal or short may
     want them larger or smaller.
     """
-    space, (best,) = pool.space, pool.leading(1)
-    tried = [_with_dear(pool, column, value) for column, (_, knob) in enumerate(space.columns)
-             if knob != "degree" for value in space.dear(column)]  # fmt: skip
-    if not tried:
-        return
-    pool.add(np.concatenate(tried))
-    for _ in range(DEAR_ROUNDS):
-        (new,) = pool.leading(1)
-        dear = any(pool.rows[new, c] in space.dear(c) for c in range(len(space.columns)))
-        if new == best or not dear:
+    space = pool.space
+    best: int | None = None
+    dear = [(column, value) for column, (_, knob) in enumerate(space.columns)
+            if knob != "degree" for value in space.dear(column)]  # fmt: skip
+    for _ in range(DEAR_ROUNDS if dear else 0):
+        steps: list[Floats] = [] if best is None else [_steps(space, pool.rows[best], reach=1)]
+        tried = [_with_dear(pool, column, value) for column, value in dear]
+        (before,) = pool.leading(1)
+        pool.add(np.concatenate([*steps, *tried]))
+        (best,) = pool.leading(1)
+        if best == before:
             return
-        best = new
-        pool.add(_steps(space, pool.rows[best], reach=1))
 
 
 def _with_dear(pool: Pool, column: int, value: float) -> Floats:

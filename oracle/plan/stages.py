@@ -130,8 +130,11 @@ class Stages:
         return _taken(units, self.edges[:, 1:] - 1)
 
     def handed(self, units: Array) -> Array:
-        """(plans, units) → (plans, chunks - 1): that of the unit before each border."""
-        return np.where(self.live, self.closing(units)[:, :-1], 0.0)
+        """(plans, units) → (plans, chunks - 1): that of the unit before each border.
+
+        Behind a pipeline's last chunk it is the model's last unit, which `crosses` leaves out.
+        """
+        return self.closing(units)[:, :-1]
 
     def opening(self, units: Array) -> Array:
         """(plans, units) → (plans, devices): of the first unit of each chunk that has any."""

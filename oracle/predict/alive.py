@@ -62,17 +62,17 @@ def pieces(model: Model) -> tuple[list[Piece], Array]:
     kinds, unit = np.unique(counts, axis=0, return_inverse=True)
     segment = np.repeat(np.arange(len(model.segments)),
                         [one.stop - one.start for one in model.segments])  # fmt: skip
-    found = []
+    unit_kinds = []
     for one in kinds:
         rows = np.flatnonzero(one)
-        mine = slice(int(rows[0]), int(rows[-1]) + 1)
-        each, within = one[mine], segment[mine]
-        ends = np.append((within[1:] != within[:-1]) | (each[1:] != each[:-1]) | (each[1:] < 2),
-                         True)  # fmt: skip
+        columns = slice(int(rows[0]), int(rows[-1]) + 1)
+        repeats, within = one[columns], segment[columns]
+        unlike = (within[1:] != within[:-1]) | (repeats[1:] != repeats[:-1])
+        ends = np.append(unlike | (repeats[1:] < 2), True)
         stops = np.flatnonzero(ends)
-        last = stops[np.searchsorted(stops, np.arange(len(each)))]
-        found.append(Piece(mine, each, last, bool(model.blocks[rows].any())))
-    return found, unit.ravel()
+        last = stops[np.searchsorted(stops, np.arange(len(repeats)))]
+        unit_kinds.append(Piece(columns, repeats, last, bool(model.blocks[rows].any())))
+    return unit_kinds, unit.ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,25 +92,29 @@ class Rows:
     @classmethod
     def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
         model, micro = shard.model, shard.micro
-        kept, none = kept_rows(shard), np.zeros((1, len(model)))
+        kept_bytes, none = kept_rows(shard), np.zeros((1, len(model)))
         core = masks.attention(model)
         outputs = micro * shard.y * shard.delta  # q, k, v in and the result stay
-        given = micro * shard.x * shard.delta * np.ones(len(model))
-        rest, own = kept, none
+        input_bytes = micro * shard.x * shard.delta * np.ones(len(model))
+        rest, own_bytes = kept_bytes, none
         if mode == SELECTIVE:
-            own = np.maximum(kept - outputs, 0) * core
-            rest = kept - own
+            own_bytes = np.maximum(kept_bytes - outputs, 0) * core
+            rest = kept_bytes - own_bytes
         elif mode == FULL:
             rest = none
         elif mode == OPERATORS:
             rest = kept_by_operators(shard)
-        again = mode in (FULL, OPERATORS)
-        kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
+        remakes = mode in (FULL, OPERATORS)
+        kept_bytes, rest, own_bytes, input_bytes = map(
+            np.atleast_2d, (kept_bytes, rest, own_bytes, input_bytes)
+        )
         moving = working_rows(shard, workspace)
-        handed, made = handed_rows(shard), made_rows(shard, model)
+        handed, output_bytes = handed_rows(shard), made_rows(shard, model)
         borders = shard.software.borders
         held = borders.held / np.atleast_2d(shard.spread if borders.scattered else 1.0)
-        return cls(kept, rest, own, moving, handed, given, made, again, held)
+        return cls(
+            kept_bytes, rest, own_bytes, moving, handed, input_bytes, output_bytes, remakes, held
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,42 +134,44 @@ class Units:
     @classmethod
     def of(cls, model: Model, rows: Rows) -> Units:
         kinds, unit = pieces(model)
-        each = [_unit(model, rows, one) for one in kinds]
-        width = max(len(part) for parts in each for part in parts)
+        bytes_by_kind = [_unit(model, rows, piece) for piece in kinds]
+        width = max(len(part) for parts in bytes_by_kind for part in parts)
         columns = [np.stack([np.broadcast_to(part, width) for part in parts], axis=-1)[:, unit]
-                   for parts in zip(*each, strict=True)]  # fmt: skip
+                   for parts in zip(*bytes_by_kind, strict=True)]  # fmt: skip
         return cls(*columns)
 
 
-def _unit(model: Model, rows: Rows, one: Piece) -> tuple[Array, ...]:
+def _unit(model: Model, rows: Rows, piece: Piece) -> tuple[Array, ...]:
     """Bytes of a kind of unit: at rest, made, and what layers, a loss and its input pass have."""
-    again = rows.again and one.block
-    kept, own, moving = (part[:, one.rows] for part in (rows.kept, rows.own, rows.moving))
-    rest = rows.rest[:, one.rows] if again or not rows.again else kept
-    given = rows.given[:, one.rows.start] if again else np.zeros(1)
-    there = np.maximum(kept, rest) if again else rest
-    made = (there * one.counts).sum(axis=-1)
-    alone = np.cumsum(there, axis=-1)
-    until = np.cumsum(there * one.counts, axis=-1)[:, one.last] - alone[:, one.last] + alone
-    gone = np.minimum(rows.gone[:, one.rows], there)
-    back = given[:, None] + until + own + moving - gone
-    whole = given[:, None] + made[:, None] + own + moving
-    loss, has = masks.losses(model)[one.rows], one.counts > 0
+    remakes = rows.again and piece.block
+    kept_bytes, own_bytes, moving = (
+        part[:, piece.rows] for part in (rows.kept, rows.own, rows.moving)
+    )
+    rest = rows.rest[:, piece.rows] if remakes or not rows.again else kept_bytes
+    input_bytes = rows.given[:, piece.rows.start] if remakes else np.zeros(1)
+    present = np.maximum(kept_bytes, rest) if remakes else rest
+    made_bytes = (present * piece.counts).sum(axis=-1)
+    alone = np.cumsum(present, axis=-1)
+    until = np.cumsum(present * piece.counts, axis=-1)[:, piece.last] - alone[:, piece.last] + alone
+    gone = np.minimum(rows.gone[:, piece.rows], present)
+    back = input_bytes[:, None] + until + own_bytes + moving - gone
+    all_kept = input_bytes[:, None] + made_bytes[:, None] + own_bytes + moving
+    loss, has = masks.losses(model)[piece.rows], piece.counts > 0
     return (
-        given + (rest * one.counts).sum(axis=-1), made,
+        input_bytes + (rest * piece.counts).sum(axis=-1), made_bytes,
         _most(back, moving, has & ~loss), _most(back, moving, has & loss),
-        _most(whole, moving, has),
+        _most(all_kept, moving, has),
     )  # fmt: skip
 
 
-def _most(values: Array, moving: Array, some: Array) -> Array:
+def _most(values: Array, moving: Array, rows: Array) -> Array:
     """The largest of some rows, with its gradients."""
-    if not some.any():
+    if not rows.any():
         return np.full(1, -np.inf + 0j)
-    values, moving = np.broadcast_arrays(values[:, some], moving[:, some])
-    at = values.argmax(axis=-1)[:, None]
+    values, moving = np.broadcast_arrays(values[:, rows], moving[:, rows])
+    largest = values.argmax(axis=-1)[:, None]
     take = np.take_along_axis
-    return np.asarray(take(values, at, -1)[:, 0] + 1j * take(moving, at, -1)[:, 0])
+    return np.asarray(take(values, largest, -1)[:, 0] + 1j * take(moving, largest, -1)[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,16 +193,17 @@ class Chunks:
         begin = stages.first(before)
         end = stages.closing(behind)
 
-        def most(values: Array) -> Array:
+        def most_within(values: Array) -> Array:
             return stages.chunk(before + values, np.maximum, -np.inf) - begin
 
-        rest, made = (stages.chunk(part) + more for part in (units.rest, units.made))
+        rest, made_bytes = (stages.chunk(part) + more for part in (units.rest, units.made))
         rest = rest + (sent(stages, rows) if rows.again else 0.0)
-        turns = {"forward": rest, "loss": most(units.loss) + more,
-                 "layers": most(units.layers) + more,
-                 "input": most(units.input - behind) + end + more, "weight": made}  # fmt: skip
+        turns = {"forward": rest, "loss": most_within(units.loss) + more,
+                 "layers": most_within(units.layers) + more,
+                 "input": most_within(units.input - behind) + end + more,
+                 "weight": made_bytes}  # fmt: skip
         placed = {kind: stages.seated(part) for kind, part in turns.items()}
-        return cls(stages.seated(rest), stages.seated(made), placed)
+        return cls(stages.seated(rest), stages.seated(made_bytes), placed)
 
     @classmethod
     def under(
@@ -208,14 +215,14 @@ class Chunks:
         had been kept.
         """
         rows = Rows.of(shard, NONE if mode in (STAGE, BEST) else mode, workspace)
-        found = cls.of(stages, rows)
+        chunks = cls.of(stages, rows)
         if mode != STAGE:
-            return found
+            return chunks
         first = stages.seated(stages.first(rows.given[:, stages.begin]))
         rest = first + stages.seated(sent(stages, rows))
         turns = {kind: rest if kind == "forward" else first + held
-                 for kind, held in found.turns.items()}  # fmt: skip
-        return cls(rest, found.made + first, turns)
+                 for kind, held in chunks.turns.items()}  # fmt: skip
+        return cls(rest, chunks.made + first, turns)
 
 
 def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
@@ -238,9 +245,9 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
         once = {name: getattr(units, name) - twice for name in ("rest", "layers", "loss", "input")}
         return replace(units, **once), stages.first(twice)
     remade = stages.counts @ stages.model.blocks > 0
-    own = _begun(stages, rows)
-    more = inputs(stages, rows) - own
-    anew = units.made - (units.rest - own)  # what is made again beside what stayed
+    first_input = _begun(stages, rows)
+    more = inputs(stages, rows) - first_input
+    anew = units.made - (units.rest - first_input)  # what is made again beside what stayed
     running = np.cumsum(anew, axis=-1) - anew
     begins = np.broadcast_to(block_begins(stages), (max(len(running), len(stages)), anew.shape[1]))
     earlier = (running - np.take_along_axis(running + 0.0 * begins, begins, -1)) * remade
@@ -257,26 +264,26 @@ def sent(stages: Stages, rows: Rows) -> Array:
     """
     if not rows.held.any() or stages.chunks <= 1:
         return np.zeros((1, stages.chunks))
-    made = rows.output * rows.held * (stages.model.blocks if rows.again else 1.0)
+    sent_bytes = rows.output * rows.held * (stages.model.blocks if rows.again else 1.0)
     if stages.plain:
-        return np.pad(stages.handed(made[:, stages.stop - 1]), [(0, 0), (0, 1)])
+        return np.pad(stages.handed(sent_bytes[:, stages.stop - 1]), [(0, 0), (0, 1)])
     crossed = stages.crossed
-    return crossed.added(made, crossed.source, crossed.sent & crossed.next, stages.chunks)
+    return crossed.added(sent_bytes, crossed.source, crossed.sent & crossed.next, stages.chunks)
 
 
 def inputs(stages: Stages, rows: Rows) -> Array:
     """(kinds, units) bytes that units which are made again were given, each tensor once."""
-    own = _begun(stages, rows)
+    first_input = _begun(stages, rows)
     if stages.plain:
-        return own - _twice(stages, rows)
-    return given(rows.output, rows.kept, own[:, 0], stages)
+        return first_input - _twice(stages, rows)
+    return given(rows.output, rows.kept, first_input[:, 0], stages)
 
 
 def _twice(stages: Stages, rows: Rows) -> Array:
     """(kinds, units) bytes of those that the unit before keeps too, which is not made again."""
     remade = stages.counts @ stages.model.blocks > 0
-    kept = np.minimum(rows.kept, rows.output)[:, stages.stop - 1] * ~remade
-    return np.pad(kept[:, :-1], [(0, 0), (1, 0)]) * remade
+    kept_before = np.minimum(rows.kept, rows.output)[:, stages.stop - 1] * ~remade
+    return np.pad(kept_before[:, :-1], [(0, 0), (1, 0)]) * remade
 
 
 def _begun(stages: Stages, rows: Rows) -> Array:
@@ -296,43 +303,48 @@ def peaks(
     """
     trains = not shard.model.training.forward  # else nothing is kept, nor made again
     mode = plan.axis("recompute").mode[:, 0].astype(int) * trains
-    present, mine = np.unique(mode, return_inverse=True)
-    parts = [Chunks.under(each, shard, stages, workspace) for each in present.tolist()]
-    width = max(len(one.rest) for one in parts)
-    where = mine.ravel() * width + (alike if width > 1 else 0)
+    present, mode_number = np.unique(mode, return_inverse=True)
+    parts = [Chunks.under(mode_kind, shard, stages, workspace) for mode_kind in present.tolist()]
+    width = max(len(part.rest) for part in parts)
+    shard_row = mode_number.ravel() * width + (alike if width > 1 else 0)
     every, kind = orders(plan)
     # alone a device runs one back after the other, whatever its order is called
-    every = [one if one.stages > 1 else Order("1f1b", 1, 1, one.chunks) for one in every]
-    beside, in_turn = np.zeros((len(every), stages.devices)), np.zeros(len(every), bool)
+    every = [part if part.stages > 1 else Order("1f1b", 1, 1, part.chunks) for part in every]
+    flights, in_turn = np.zeros((len(every), stages.devices)), np.zeros(len(every), bool)
     for number, order in enumerate(every):
         if order.chunks == 1 and SCHEDULES[order.schedule].ahead is not None:
-            in_turn[number], beside[number, : order.stages] = True, _beside(order)
-    found = _in_turn(parts, where, width, beside[kind])
+            in_turn[number], flights[number, : order.stages] = True, _beside(order)
+    peak_bytes = _in_turn(parts, shard_row, width, flights[kind])
     if not in_turn.all():
-        _by_state(parts, where, width, every, np.where(in_turn[kind], -1, kind), found)
-    return found[0], found[1]
+        _by_state(parts, shard_row, width, every, np.where(in_turn[kind], -1, kind), peak_bytes)
+    return peak_bytes[0], peak_bytes[1]
 
 
 def _by_state(
-    parts: Sequence[Chunks], where: Array, width: int, every: Sequence[Order], kind: Array,
-    found: Array,
+    parts: Sequence[Chunks], shard_row: Array, width: int, every: Sequence[Order], kind: Array,
+    peak_bytes: Array,
 ) -> None:  # fmt: skip
     """Of stages with several chunks, or whose passes back are apart: the most of all states that
     their turns begin in.
     """
-    held = {turn: _columns([one.turns[turn] for one in parts], width) for turn in (*EARLY, *LATE)}
-    rest, made = (_columns(each, width) for each in ([one.rest for one in parts],
-                                                     [one.made for one in parts]))  # fmt: skip
+    turn_bytes = {
+        turn: _columns([part.turns[turn] for part in parts], width) for turn in (*EARLY, *LATE)
+    }
+    rest, made_bytes = (_columns(by_turn, width) for by_turn in ([part.rest for part in parts],
+                                                     [part.made for part in parts]))  # fmt: skip
     for number in np.unique(kind[kind >= 0]).tolist():
         rows, order = np.flatnonzero(kind == number), every[number]
-        few, back = np.unique(where[rows], return_inverse=True)
+        shard_rows, back = np.unique(shard_row[rows], return_inverse=True)
         chunks, stages = slice(order.chunks), slice(order.stages)
-        others = rest[few][:, chunks, stages], made[few][:, chunks, stages]
+        in_flight_bytes = (
+            rest[shard_rows][:, chunks, stages],
+            made_bytes[shard_rows][:, chunks, stages],
+        )
         states = of_stages(*order)
         for moment, turns in enumerate((EARLY, LATE)):
-            each = [_during(others, held[turn][few], states[of])
-                    for turn in turns if (of := BACK.get(turn, turn)) in states]  # fmt: skip
-            found[moment, rows, stages] = np.maximum.reduce(each)[back.ravel()]
+            by_turn = [_during(in_flight_bytes, turn_bytes[turn][shard_rows], states[back_turn])
+                    for turn in turns if (back_turn := BACK.get(turn, turn)) in states]  # fmt: skip
+            peak_bytes[moment, rows, stages] = np.maximum.reduce(by_turn)[back.ravel()]
 
 
 def _beside(order: Order) -> list[int]:
@@ -345,24 +357,26 @@ def _beside(order: Order) -> list[int]:
     return [min(S - 1, ahead(stage, p, S, 1)) for stage in range(p)] if ahead else []
 
 
-def _in_turn(parts: Sequence[Chunks], where: Array, width: int, beside: Array) -> Array:
+def _in_turn(parts: Sequence[Chunks], shard_row: Array, width: int, flights: Array) -> Array:
     """(2, plans, devices) of stages with a chunk each that run forward and back in turn."""
-    rest = _columns([one.rest for one in parts], width)[where, 0]
-    each = [_columns([one.turns[turn] for one in parts], width)[where, 0]
+    rest = _columns([part.rest for part in parts], width)[shard_row, 0]
+    turn_bytes = [_columns([part.turns[turn] for part in parts], width)[shard_row, 0]
             for turn in ("loss", "layers")]  # fmt: skip
-    return np.asarray(beside * rest + np.stack(each))
+    return np.asarray(flights * rest + np.stack(turn_bytes))
 
 
 def _columns(parts: Sequence[Array], width: int) -> Array:
     """Arrays of several kinds of recomputation, one below the other."""
-    return np.concatenate([np.broadcast_to(one, (width, *one.shape[1:])) for one in parts])
+    return np.concatenate([np.broadcast_to(part, (width, *part.shape[1:])) for part in parts])
 
 
-def _during(others: tuple[Array, Array], own: Array, states: OfStages) -> Array:
+def _during(in_flight_bytes: tuple[Array, Array], turn_bytes: Array, states: OfStages) -> Array:
     """(plans, stages) the most that is there during turns of a kind."""
-    rest, made = (each.transpose(2, 0, 1) for each in others)  # (stages, plans, chunks)
+    rest, made_bytes = (
+        each.transpose(2, 0, 1) for each in in_flight_bytes
+    )  # (stages, plans, chunks)
     stage = np.arange(len(states.chunk))[:, None]
-    held = rest @ states.kept + own[:, states.chunk, stage].swapaxes(0, 1)
+    state_bytes = rest @ states.kept + turn_bytes[:, states.chunk, stage].swapaxes(0, 1)
     if states.made.any():
-        held = held + made @ states.made
-    return np.asarray(np.where(states.some, held.max(axis=-1).T, -np.inf))
+        state_bytes = state_bytes + made_bytes @ states.made
+    return np.asarray(np.where(states.some, state_bytes.max(axis=-1).T, -np.inf))

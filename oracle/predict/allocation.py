@@ -51,8 +51,8 @@ class Timeline:
 
     def level(self, kind: str) -> Array:
         """Bytes of a kind after each event."""
-        mine = np.array([tensor.kind == kind for tensor in self.tensors])
-        return np.cumsum(self.change * mine[self.slot])
+        of_kind = np.array([tensor.kind == kind for tensor in self.tensors])
+        return np.cumsum(self.change * of_kind[self.slot])
 
     @cached_property
     def levels(self) -> dict[str, Array]:
@@ -68,8 +68,8 @@ class Timeline:
     @property
     def peak(self) -> int:
         """The first event after which most is allocated."""
-        most = float(self.total.max())
-        return int(np.argmax(self.total >= most * (1 - 1e-12)))
+        most_bytes = float(self.total.max())
+        return int(np.argmax(self.total >= most_bytes * (1 - 1e-12)))
 
     def alive(self, event: int) -> list[tuple[Tensor, int]]:
         """Tensors that are there after an event, with how many of each: micro-batches, buffers."""
@@ -84,8 +84,8 @@ class Timeline:
             return "the update"
         kind, micro, _ = self.turns[number]
         chunks = len({chunk for _, _, chunk in self.turns})
-        where = f", chunk {self.turns[number][2] + 1} of {chunks}" if chunks > 1 else ""
-        return f"{WORDS[kind]} of micro-batch {micro + 1}{where}"
+        chunk_words = f", chunk {self.turns[number][2] + 1} of {chunks}" if chunks > 1 else ""
+        return f"{WORDS[kind]} of micro-batch {micro + 1}{chunk_words}"
 
 
 WORDS = {"forward": "the pass forward", "backward": "the pass back",
@@ -103,22 +103,22 @@ def workload_of(shown: Estimate, row: int = 0) -> Workload:
 def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timeline:
     """One plan's allocations on a stage, the one that needs most if none is named."""
     if shown.options.ideal:
-        what = "under ideal assumptions all is there all the time"
-        raise refusal("memory", what, "leave `--ideal` out")
-    load, found = workload_of(shown, row), trace(shown.work[row])
-    mine = int(shown.stage[row]) if stage is None else stage
-    if not 0 <= mine < found.stages:
-        raise refusal("memory", f"there is no stage {mine}", f"0 to {found.stages - 1}")
-    turns = 2 * found.stages * found.micro_batches * found.chunks
+        reason = "under ideal assumptions all is there all the time"
+        raise refusal("memory", reason, "leave `--ideal` out")
+    load, steps = workload_of(shown, row), trace(shown.work[row])
+    stage_number = int(shown.stage[row]) if stage is None else stage
+    if not 0 <= stage_number < steps.stages:
+        raise refusal("memory", f"there is no stage {stage_number}", f"0 to {steps.stages - 1}")
+    turns = 2 * steps.stages * steps.micro_batches * steps.chunks
     if turns > TURNS:
         raise refusal("memory", f"{turns:,} passes of micro-batches are too many to play",
                       "a plan with fewer micro-batches")  # fmt: skip
     try:
-        _ = found.spans
+        _ = steps.spans
     except ValueError as error:
         raise refusal("memory", str(error)) from None
     words = chosen(shown, row)
-    return _played(Stage(load, mine, found.schedule, shown.options, words), found)
+    return _played(Stage(load, stage_number, steps.schedule, shown.options, words), steps)
 
 
 def chosen(shown: Estimate, row: int = 0) -> tuple[str, ...]:
@@ -131,10 +131,10 @@ def chosen(shown: Estimate, row: int = 0) -> tuple[str, ...]:
     return words if "recompute" in words else ()
 
 
-def _played(stage: Stage, found: Trace) -> Timeline:
+def _played(stage: Stage, steps: Trace) -> Timeline:
     """The scripts of a stage's turns, one after the other."""
-    at = stage.stage
-    spans = [span for span in found.spans if span.stage == at]
+    number_of_stage = stage.stage
+    spans = [span for span in steps.spans if span.stage == number_of_stage]
     kinds = dict.fromkeys((span.turn.kind, span.turn.chunk) for span in spans)
     scripts = {key: stage.script(*key) for key in kinds}
     events = sum(len(scripts[span.turn.kind, span.turn.chunk].at) for span in spans)
@@ -144,18 +144,26 @@ def _played(stage: Stage, found: Trace) -> Timeline:
     stay = [slot for slot in stage.weights() if slot is not None]
     parts = [_events(np.zeros(len(stay)), stay, np.ones(len(stay)))]
     for number, span in enumerate(spans):
-        one = scripts[span.turn.kind, span.turn.chunk]
-        when = span.start + np.array(one.at) / (one.clock or 1.0) * (span.end - span.start)
-        parts.append(_events(when, one.slot, np.array(one.comes), span.turn.micro, number))
-    begin = float(found.done[at]) + sum(one.exposed for one in found.sent["step"][at])
-    end = begin + float(found.update[at])
+        turn_script = scripts[span.turn.kind, span.turn.chunk]
+        when = span.start + np.array(turn_script.at) / (turn_script.clock or 1.0) * (
+            span.end - span.start
+        )
+        parts.append(
+            _events(when, turn_script.slot, np.array(turn_script.comes), span.turn.micro, number)
+        )
+    begin = float(steps.done[number_of_stage]) + sum(
+        turn_script.exposed for turn_script in steps.sent["step"][number_of_stage]
+    )
+    end = begin + float(steps.update[number_of_stage])
     last = stage.standing("update")
     if last is not None:
         parts.append(_events(np.array([begin, end]), [last, last], np.array([1, 0])))
     seconds, slot, comes, micro, turn = map(np.concatenate, zip(*parts, strict=True))
     turns = tuple((span.turn.kind, span.turn.micro, span.turn.chunk) for span in spans)
-    tensors, end = tuple(stage.tensors), max(end, found.end)
-    return Timeline(at, found.stages, seconds, slot, micro, comes, turn, turns, tensors, end)
+    tensors, end = tuple(stage.tensors), max(end, steps.end)
+    return Timeline(
+        number_of_stage, steps.stages, seconds, slot, micro, comes, turn, turns, tensors, end
+    )
 
 
 def _events(

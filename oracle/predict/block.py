@@ -71,8 +71,8 @@ class Block:
     @cached_property
     def doubted(self) -> tuple[Array, Array]:
         """1σ either way, and of what can only slow a step down."""
-        own = self.step.uncertainty.deviation, self.step.uncertainty.more
-        return own if self.read is None else self.read.doubted(*own)
+        deviations = self.step.uncertainty.deviation, self.step.uncertainty.more
+        return deviations if self.read is None else self.read.doubted(*deviations)
 
     @property
     def exchange(self) -> list[Exchange]:
@@ -81,8 +81,8 @@ class Block:
     @property
     def lawful(self) -> Array:
         """Whether each plan breaks no rule, memory aside."""
-        kept = [rule.wanted <= rule.allowed for rule in self.rules[:-1]]
-        return np.asarray(np.logical_and.reduce([np.ones(len(self.seconds), bool), *kept]))
+        obeyed = [rule.wanted <= rule.allowed for rule in self.rules[:-1]]
+        return np.asarray(np.logical_and.reduce([np.ones(len(self.seconds), bool), *obeyed]))
 
     @property
     def fits(self) -> Array:
@@ -106,16 +106,18 @@ class Block:
 
         Bytes are `counted` from shapes, but for what libraries and allocators keep: assumed.
         """
-        at, parts = int(self.step.same[row]), ("forward", "backward", "update")
-        found = {
-            name: each.to_dict(at)
-            for name, each in zip(parts, self.step.uncertainty.known, strict=True)
+        shard, parts = int(self.step.same[row]), ("forward", "backward", "update")
+        origins = {
+            name: source.to_dict(shard)
+            for name, source in zip(parts, self.step.uncertainty.known, strict=True)
         }
-        held = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
-        kept = sum(held[kind] for kind in memory.ASSUMED) / max(sum(held.values()), 1.0)
-        shares = {"counted": 1 - kept, "assumed": kept}
-        kind = "counted" if kept < 0.5 else "assumed"
-        return {**found, "memory": {"origin": kind, "outside": False, "shares": shares}}
+        kind_bytes = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
+        assumed_share = sum(kind_bytes[kind] for kind in memory.ASSUMED) / max(
+            sum(kind_bytes.values()), 1.0
+        )
+        shares = {"counted": 1 - assumed_share, "assumed": assumed_share}
+        kind = "counted" if assumed_share < 0.5 else "assumed"
+        return {**origins, "memory": {"origin": kind, "outside": False, "shares": shares}}
 
 
 @dataclass(frozen=True)
@@ -138,11 +140,11 @@ class Work:
         chosen = () if choice is None else choice.words(self.at)
         model, mode = self.block.model, self.plan.axis("recompute").word("mode")
         counts = model.units[0]
-        again = np.full(len(counts), mode == "stage") | (
+        remakes = np.full(len(counts), mode == "stage") | (
             (counts @ inside(model) > 0) & (mode == "full"))  # fmt: skip
-        found = tuple("recompute" if made else "keep" for made in again)
-        return tuple(own if word == "keep" else word
-                     for own, word in zip(found, chosen or found, strict=True))  # fmt: skip
+        mode_words = tuple("recompute" if remade else "keep" for remade in remakes)
+        pairs = zip(mode_words, chosen or mode_words, strict=True)
+        return tuple(usual if word == "keep" else word for usual, word in pairs)
 
     @property
     def at(self) -> int:
@@ -179,27 +181,28 @@ class Work:
         """What is really sent: the price on each stage, and what it comes to in an iteration."""
         step, row = self.block.step, self.row
         return [
-            (priced, whole)
-            for priced, whole in zip(step.talk, step.exchange, strict=True)
-            if (whole.group[row] > 1 or not priced.meshed) and whole.calls[row] > 0
+            (priced, exchange)
+            for priced, exchange in zip(step.talk, step.exchange, strict=True)
+            if (exchange.group[row] > 1 or not priced.meshed) and exchange.calls[row] > 0
         ]
 
 
 def messages(work: Work) -> Iterable[dict[str, Any]]:
     """The exchanges of one plan that really happen, as data."""
     row = work.row
-    for _, one in work.messages:
-        best = int(one.algorithm[row])
-        numbers = {"calls": one.calls, "bytes": one.nbytes, "seconds": one.seconds,
-                   "exposed": one.exposed, "deviation": one.deviation,  # 1σ of `exposed`
-                   "phi": one.phi}  # fmt: skip
+    for _, exchange in work.messages:
+        best = int(exchange.algorithm[row])
+        numbers = {"calls": exchange.calls, "bytes": exchange.nbytes, "seconds": exchange.seconds,
+                   "exposed": exchange.exposed, "deviation": exchange.deviation,  # 1σ of `exposed`
+                   "phi": exchange.phi}  # fmt: skip
         yield {
-            "what": one.what, "op": one.op,
-            "algorithm": one.names[best] if one.names else "", "group": int(one.group[row]),
+            "what": exchange.what, "op": exchange.op,
+            "algorithm": exchange.names[best] if exchange.names else "",
+            "group": int(exchange.group[row]),
             **{name: float(column[row]) for name, column in numbers.items()},
-            "full": list(one.full[best]) if one.full else [],
-            "origin": one.origins[best] if one.origins else "assumed",
-            "outside": bool(one.outside[row]),
+            "full": list(exchange.full[best]) if exchange.full else [],
+            "origin": exchange.origins[best] if exchange.origins else "assumed",
+            "outside": bool(exchange.outside[row]),
         }  # fmt: skip
 
 
@@ -221,19 +224,19 @@ def prices_of(
     choice = choice_of(load, plan, same, (work.forward, work.backward), system, options)
     work = chosen(work, choice)
     cover = cover_of(work, plan, model)
-    said = load.said
-    talk: list[Any] = [None] * len(said)
+    spoken = load.said
+    talk: list[Any] = [None] * len(spoken)
     # copies to the host hide under what messages make the passes longer too, gradients under what
     # these take with all of them: they come last
     # these take; copies of activations come before others over the same links
-    for at in sorted(range(len(said)), key=lambda at: (said[at][0].when == "step",
-                                                       said[at][0].over != "mesh",
-                                                       not said[at][0].chosen)):  # fmt: skip
-        message, axis = said[at]
+    for number in sorted(range(len(spoken)), key=lambda number: (spoken[number][0].when == "step",
+                                                       spoken[number][0].over != "mesh",
+                                                       not spoken[number][0].chosen)):  # fmt: skip
+        message, axis = spoken[number]
         if message.chosen and choice is not None:
-            talk[at] = price_chosen(message, axis.name, load, choice, cover, system, options)
+            talk[number] = price_chosen(message, axis.name, load, choice, cover, system, options)
         else:
-            talk[at] = price(message, axis, load, cover, system, options, lines)
+            talk[number] = price(message, axis, load, cover, system, options, lines)
     return Prices(work, talk, choice)
 
 
@@ -242,10 +245,10 @@ def sources_of(load: Workload, system: System, options: Options) -> Sources:
 
     Prices once more what nobody keeps: few ask for it.
     """
-    again, spread = split(load.shard.model, load.plan, options), load.kinds.spread
-    seconds = passes(again, system.device, options.precision, options.profile)
+    shards, spread = split(load.shard.model, load.plan, options), load.kinds.spread
+    seconds = passes(shards, system.device, options.precision, options.profile)
     weights = load.held("stated")
-    ahead, back, update = provenance(again, seconds, weights, system.device, options)
+    ahead, back, update = provenance(shards, seconds, weights, system.device, options)
     return ahead.spread(spread), back.spread(spread), update
 
 
@@ -277,10 +280,10 @@ class Table:
 
         def keep() -> tuple[memory.Held, list[Rule]]:
             left = None if choice is None else choice.left
-            part, own = (load, same) if rows is None or choice is not None else load.part(same)
-            held = memory.held(part, plan, own, self.system.device, self.options, left)
+            part, part_row = (load, same) if rows is None or choice is not None else load.part(same)
+            held_bytes = memory.held(part, plan, part_row, self.system.device, self.options, left)
             reads = [] if read is None else read.rules
-            return held, limits([*rules, *reads], plan, self.system, held, self.options)
+            return held_bytes, limits([*rules, *reads], plan, self.system, held_bytes, self.options)
 
         return Block(plan, step, load.stages, load.kinds.row, keep, self.block, load.shard.model,
                      read, choice)  # fmt: skip
@@ -292,18 +295,18 @@ def block(
 ) -> Block:  # fmt: skip
     """Estimate plans from what their shards are left with."""
     prices = prices_of(load, plan, same, system, options, lines)
-    taken = step(plan, same, prices.work, prices.talk, options,
+    timed_step = step(plan, same, prices.work, prices.talk, options,
                  lambda: sources_of(load, system, options),
                  fed(load.shard.model, plan, options.software))  # fmt: skip
-    return Table(load, plan, same, list(rules), system, options, loads, prices, taken).block()
+    return Table(load, plan, same, list(rules), system, options, loads, prices, timed_step).block()
 
 
-def between(taken: Step, system: System) -> tuple[Array, Array]:
+def between(timed_step: Step, system: System) -> tuple[Array, Array]:
     """Seconds that each plan's step waits for messages between nodes, and that these take."""
-    waited, talked = np.zeros((2, len(taken.seconds)))
-    for priced, whole in zip(taken.talk, taken.exchange, strict=True):
+    waited, talked = np.zeros((2, len(timed_step.seconds)))
+    for priced, exchange in zip(timed_step.talk, timed_step.exchange, strict=True):
         sent = priced.groups
         out = np.array([leaves(pattern, system.node) for pattern, _ in sent.patterns], bool)
-        crosses = (out[sent.row] & priced.meshed)[taken.same]
-        waited, talked = waited + crosses * whole.exposed, talked + crosses * whole.seconds
-    return np.minimum(waited, taken.seconds), np.minimum(talked, taken.seconds)
+        crosses = (out[sent.row] & priced.meshed)[timed_step.same]
+        waited, talked = waited + crosses * exchange.exposed, talked + crosses * exchange.seconds
+    return np.minimum(waited, timed_step.seconds), np.minimum(talked, timed_step.seconds)

@@ -15,13 +15,13 @@ from oracle.plan.crossings import chunk_of
 from oracle.plan.stages import Stages
 
 
-def received(made: Array, stages: Stages) -> Array:
+def received(output_bytes: Array, stages: Stages) -> Array:
     """(kinds, chunks) bytes of a micro-batch in flight that chunks were sent past others."""
     crossed = stages.crossed
-    return crossed.added(made, crossed.target, crossed.sent & ~crossed.next, stages.chunks)
+    return crossed.added(output_bytes, crossed.target, crossed.sent & ~crossed.next, stages.chunks)
 
 
-def given(made: Array, kept: Array, samples: Array, stages: Stages) -> Array:
+def given(output_bytes: Array, kept_bytes: Array, samples: Array, stages: Stages) -> Array:
     """(kinds, units) bytes of a micro-batch in flight that blocks made again were given.
 
     A tensor counts once in a chunk, with the first of its blocks that reads it: the last that wants
@@ -29,20 +29,22 @@ def given(made: Array, kept: Array, samples: Array, stages: Stages) -> Array:
     that is cut into several units the first has them all.
     """
     model, links = stages.model, stages.model.pieces.links
-    remade, held = stages.counts @ model.blocks > 0, np.minimum(kept, made)
-    total = np.zeros((max(len(made), len(stages)), len(stages.ends)))
+    remade, kept_output = stages.counts @ model.blocks > 0, np.minimum(kept_bytes, output_bytes)
+    total = np.zeros((max(len(output_bytes), len(stages)), len(stages.ends)))
     chunks, begins = chunk_of(stages.edges, len(stages.ends)), block_begins(stages)
-    for mine, chunk, begin in zip(_of_each(total, stages), chunks, begins, strict=True):
+    for pipeline_rows, chunk, begin in zip(_of_each(total, stages), chunks, begins, strict=True):
         passed = (begin[links.maker] != begin[links.reader]) & remade[links.reader]
         first: dict[tuple[int, int, int], int] = {}
         for row, maker, reader in zip(links.row[passed].tolist(), links.maker[passed].tolist(),
                                       links.reader[passed].tolist(), strict=True):  # fmt: skip
             key = row, maker, int(chunk[reader])
             first[key] = min(first.get(key, len(begin)), int(begin[reader]))
-        of = mine if len(made) > 1 else slice(None)
-        for (row, maker, where), unit in first.items():
-            stays = chunk[maker] == where and not remade[maker]
-            total[mine, unit] += made[of, row] - held[of, row] * stays
+        shard_rows = pipeline_rows if len(output_bytes) > 1 else slice(None)
+        for (row, maker, reading_chunk), unit in first.items():
+            stays = chunk[maker] == reading_chunk and not remade[maker]
+            total[pipeline_rows, unit] += (
+                output_bytes[shard_rows, row] - kept_output[shard_rows, row] * stays
+            )
     total[:, 0] += samples * remade[0]
     return total
 
@@ -61,10 +63,14 @@ def block_begins(stages: Stages) -> Array:
     return np.asarray(np.maximum.accumulate(first, axis=-1))
 
 
-def waiting(made: Array, kept: Array, segments: Array, stages: Stages) -> tuple[Array, Array]:
+def waiting(
+    output_bytes: Array, kept_bytes: Array, segments: Array, stages: Stages
+) -> tuple[Array, Array]:
     """(kinds, p) bytes that wait for stages far ahead or behind: of tensors, and of gradients."""
-    found = stages.crossed
-    far = np.maximum(found.target - found.source - 1, 0)
+    crossing = stages.crossed
+    far = np.maximum(crossing.target - crossing.source - 1, 0)
     times = np.minimum(far, segments * np.ones((1, 1)))
-    ahead = found.values(np.maximum(made - kept, 0.0)) * times * found.last
-    return found.at(ahead, found.source), found.at(found.values(made) * times, found.target)
+    ahead = crossing.values(np.maximum(output_bytes - kept_bytes, 0.0)) * times * crossing.last
+    return crossing.at(ahead, crossing.source), crossing.at(
+        crossing.values(output_bytes) * times, crossing.target
+    )

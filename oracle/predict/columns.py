@@ -22,12 +22,12 @@ def columns_of(shown: Any) -> dict[str, Any]:
     columns |= {f"compute.{part}": shown.compute[part] for part in PARTS}
     names = dict.fromkeys(m["what"] for messages in shown.exchange for m in messages)
     for name in names:
-        for what in ("seconds", "exposed"):
-            columns[f"exchange.{name}.{what}"] = [
-                sum(m[what] for m in messages if m["what"] == name) for messages in shown.exchange
+        for figure in ("seconds", "exposed"):
+            columns[f"exchange.{name}.{figure}"] = [
+                sum(m[figure] for m in messages if m["what"] == name) for messages in shown.exchange
             ]
-    waits = [0.0 if one is None else one["exposed"] for one in shown.reading]
-    columns |= {"reading": [one and one["mode"] for one in shown.reading],
+    waits = [0.0 if reading is None else reading["exposed"] for reading in shown.reading]
+    columns |= {"reading": [reading and reading["mode"] for reading in shown.reading],
                 "reading.exposed": waits}  # fmt: skip
     columns["memory"] = shown.memory
     columns |= {f"memory.{kind}": shown.memory_kinds[kind] for kind in KINDS}

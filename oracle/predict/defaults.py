@@ -58,26 +58,28 @@ def options_for(
     _check_algorithm(algorithm, system)
     _check_reading(reading, epochs)
     measured = None if profile is None else opened(profile).on(system.device)
-    told = _software(software, masks.of_tokens(model), ideal)
+    software_spec = _software(software, masks.of_tokens(model), ideal)
     if workspace is not None:
-        told = told.but(convolution=told.convolution.said(workspace))
+        software_spec = software_spec.but(convolution=software_spec.convolution.said(workspace))
     if measured is not None and not ideal:
         if measured.of not in ("", system.device.name):
-            what = f"the profile is of {measured.of}, not of {system.device.name}"
-            raise refusal("options", what, "oracle calibrate run … on a log of this device")
-        told = told.but(host=replace(told.host, times=measured.factors.times("host")))
+            complaint = f"the profile is of {measured.of}, not of {system.device.name}"
+            raise refusal("options", complaint, "oracle calibrate run … on a log of this device")
+        software_spec = software_spec.but(
+            host=replace(software_spec.host, times=measured.factors.times("host"))
+        )
     return Options(
         precision, optimizer, ideal, memory_limit(max_memory), gamma, algorithm, profile=measured,
-        software=told, any_plan=any_plan, reading=reading, shuffle=shuffle_of(shuffle).text,
-        epochs=epochs, kfac=kfac,
+        software=software_spec, any_plan=any_plan, reading=reading,
+        shuffle=shuffle_of(shuffle).text, epochs=epochs, kfac=kfac,
     )  # fmt: skip
 
 
 def room_for(system: System, plans: Iterable[str | Plan], grow: bool = False) -> System:
     """The system, where it has the devices that plans want, or is let `grow` to them."""
-    each = (parsed(plan, 1) if isinstance(plan, str) else plan for plan in plans)
-    wanted = (int(devices) for plan in each for devices in plan.devices[:, 0])
-    return system.of_size(max(wanted, default=1), grow)
+    part = (parsed(plan, 1) if isinstance(plan, str) else plan for plan in plans)
+    bytes_wanted = (int(devices) for plan in part for devices in plan.devices[:, 0])
+    return system.of_size(max(bytes_wanted, default=1), grow)
 
 
 # what runs a training where nobody says it, by kind of model

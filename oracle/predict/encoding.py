@@ -51,32 +51,36 @@ def seconds(load: Workload, device: Device, options: Options) -> Array:
     shard, precision = load.shard, options.precision
     width, learned = options.software.exchange.buffer(precision), shard.learned / shard.slices
     wide = np.asarray(data.degree) > 1
-    kept = data.says("feedback", "on")
-    found: Array = np.zeros(1)
+    keeps_rest = data.says("feedback", "on")
+    total_seconds: Array = np.zeros(1)
     for word, (with_rest, without, more) in PASSES.items():
-        here = wide & data.says("compress", word)
-        if not here.any():
+        compressing = wide & data.says("compress", word)
+        if not compressing.any():
             continue
-        each = np.where(kept, with_rest, without) * width + more
+        bytes_a_weight = np.where(keeps_rest, with_rest, without) * width + more
         if word == "topk":
-            rate, again = options.software.exchange.selection, data.says("sparse", "oktopk")
-            spared = np.where(again, REUSED, SELECTING if rate else 0)
-            each = each - spared * width + ENTRY * _arriving(data)
-        nbytes = load.stages.total(learned * each)
-        taken = kernels.stream(device, nbytes, queued=True) * (nbytes > 0)
+            rate, reuses = options.software.exchange.selection, data.says("sparse", "oktopk")
+            spared = np.where(reuses, REUSED, SELECTING if rate else 0)
+            bytes_a_weight = bytes_a_weight - spared * width + ENTRY * _arriving(data)
+        nbytes = load.stages.total(learned * bytes_a_weight)
+        encoding_seconds = kernels.stream(device, nbytes, queued=True) * (nbytes > 0)
         if word == "topk" and rate:
             selected = load.stages.total(learned * width) / rate
-            taken = taken + selected / np.where(again, KEPT, 1)
+            encoding_seconds = encoding_seconds + selected / np.where(reuses, KEPT, 1)
         if word == "powersgd":
             left, right, _ = factors(shard, learned, np.asarray(data.rank))
             work = load.stages.total(FLOP * data.rank * learned * ((left + right) > 0))
-            taken = np.maximum(taken, work / device.peak[precision_on(device, "fp32")])
-        found = found + taken * here
+            encoding_seconds = np.maximum(
+                encoding_seconds, work / device.peak[precision_on(device, "fp32")]
+            )
+        total_seconds = total_seconds + encoding_seconds * compressing
     if fewer(data):  # ZeRO++, in every micro-batch
         nbytes = load.stages.total(shard.w * passes(data, shard, width))
-        taken = kernels.stream(device, nbytes, queued=True) * (nbytes > 0)
-        found = found + taken * (np.asarray(data.degree) > 1) * shard.segments
-    return load.kinds.spread(np.atleast_2d(found))
+        encoding_seconds = kernels.stream(device, nbytes, queued=True) * (nbytes > 0)
+        total_seconds = (
+            total_seconds + encoding_seconds * (np.asarray(data.degree) > 1) * shard.segments
+        )
+    return load.kinds.spread(np.atleast_2d(total_seconds))
 
 
 def _arriving(data: Data) -> Array:
@@ -85,8 +89,8 @@ def _arriving(data: Data) -> Array:
     everybody = data.says("sparse", "allgather") | data.says("sparse", "pairwise")
     rounds = np.where(data.says("sparse", "gtopk"), np.ceil(np.log2(np.maximum(ranks, 2))), 2.0)
     union = np.asarray(filled(density, ranks, OVERLAP))
-    few = np.where(data.says("sparse", "switching"), union, density * rounds)
-    return np.asarray(np.where(everybody, density * ranks, few))
+    sparse_entries = np.where(data.says("sparse", "switching"), union, density * rounds)
+    return np.asarray(np.where(everybody, density * ranks, sparse_entries))
 
 
 def held(load: Workload, options: Options) -> Array:
@@ -96,6 +100,6 @@ def held(load: Workload, options: Options) -> Array:
         return np.zeros(1)
     lossy = encoded(data) & ~(data.says("compress", "int8") | data.says("compress", "fp8"))
     width = options.software.exchange.buffer(options.precision)
-    kept = lossy & data.says("feedback", "on")
+    keeps_rest = lossy & data.says("feedback", "on")
     rest = load.shard.learned * width / load.shard.slices
-    return load.kinds.spread(np.atleast_2d(load.stages.total(rest) * kept))
+    return load.kinds.spread(np.atleast_2d(load.stages.total(rest) * keeps_rest))

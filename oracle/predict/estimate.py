@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -80,16 +80,16 @@ class Estimate(Tabular):
 
     def says(self) -> str:
         """What it is of, and its one or its fastest plan."""
-        what = f"{self.model.name} on {self.system.name}"
+        subject = f"{self.model.name} on {self.system.name}"
         if not len(self):
-            return f"no plan of {what}"
+            return f"no plan of {subject}"
         row = int(np.argmin(self.seconds))
-        each = (self.seconds_low, self.seconds, self.seconds_high)
-        low, mid, high = (show(float(one[row]), "s") for one in each)
-        one = f"{self.plans[row]}: {mid} ({low} to {high}), {show(float(self.memory[row]), 'B')}"
+        interval = (self.seconds_low, self.seconds, self.seconds_high)
+        low, mid, high = (show(float(end[row]), "s") for end in interval)
+        end = f"{self.plans[row]}: {mid} ({low} to {high}), {show(float(self.memory[row]), 'B')}"
         broken = f", does not work: {self.broken[row][0]}" if self.broken[row] else ""
         several = f", {len(self)} plans, the fastest" if len(self) > 1 else ""
-        return f"{what}{several}: {one}{broken}"
+        return f"{subject}{several}: {end}{broken}"
 
     @property
     def memory(self) -> Floats:
@@ -111,13 +111,13 @@ class Estimate(Tabular):
         if self.options.ideal:
             return np.where(self.memory <= capacity, 1.0, 0.0)
         room = (capacity - self.memory) / np.maximum(self.memory_deviation, 1.0)
-        return np.array([NormalDist().cdf(each) for each in room])
+        return np.array([NormalDist().cdf(sigmas) for sigmas in room])
 
     @property
     def capacity(self) -> Floats:
         """Bytes that a device of each plan has: of unlike ones that which is most short of them."""
-        whole = float(self.options.max_memory or self.system.device.memory)
-        return np.array([one.room for one in self.work] or np.full(len(self), whole))
+        device_memory = float(self.options.max_memory or self.system.device.memory)
+        return np.array([work.room for work in self.work] or np.full(len(self), device_memory))
 
     @property
     def seconds_low(self) -> Floats:
@@ -151,20 +151,22 @@ class Estimate(Tabular):
     def epoch(self) -> Floats | None:
         """Seconds per epoch: D/B iterations, and the first batch that they begin with."""
         data = self.model.dataset
-        whole = None if data is None else self.seconds * data.samples / self.batch
-        return None if whole is None else whole + self._first_batches
+        step_seconds = None if data is None else self.seconds * data.samples / self.batch
+        return None if step_seconds is None else step_seconds + self._first_batches
 
     @cached_property
     def _first_batches(self) -> Floats:
         """Seconds until the first batch of an epoch is there, where reading is counted."""
-        return np.array([0.0 if one is None else one["seconds"] for one in self.reading])
+        return np.array(
+            [0.0 if reading is None else reading["seconds"] for reading in self.reading]
+        )
 
     @cached_property
     def reading(self) -> tuple[dict[str, Any] | None, ...]:
         """How each plan gets its samples, and what that takes; None where it is not counted."""
         return tuple(
-            None if one.block.read is None else figures(one.block.read, one.row)
-            for one in self.work
+            None if work.block.read is None else figures(work.block.read, work.row)
+            for work in self.work
         )
 
     @property
@@ -175,31 +177,33 @@ class Estimate(Tabular):
     @cached_property
     def warnings(self) -> list[dict[str, str]]:
         """What was done otherwise than asked, and values of the specs that look wrong."""
-        found = remarks(self.system, self.model.dataset, self.options, self.exchange)
-        found += unheard(self.options, self.model)
+        words = remarks(self.system, self.model.dataset, self.options, self.exchange)
+        words += unheard(self.options, self.model)
         if self.options.profile is None or not len(self):
-            return found
-        own = replace(self.options, profile=None, algorithm=None)
-        expected = estimate(self.model, self.system, self.plans[:1], float(self.batch[0]), own)
-        took, due = (sum(float(one.compute[part][0]) for part in ("forward", "backward"))
-                     for one in (self, expected))  # fmt: skip
-        found += elsewhere(self.options, self.model.name)
-        return [*found, *of_profile(self.system, took / max(due, 1e-30))]
+            return words
+        plain_options = replace(self.options, profile=None, algorithm=None)
+        expected = estimate(
+            self.model, self.system, self.plans[:1], float(self.batch[0]), plain_options
+        )
+        took, due = (sum(float(shown.compute[part][0]) for part in ("forward", "backward"))
+                     for shown in (self, expected))  # fmt: skip
+        words += elsewhere(self.options, self.model.name)
+        return [*words, *of_profile(self.system, took / max(due, 1e-30))]
 
     def take(self, rows: Sequence[int]) -> Estimate:
         """The same estimate of a selection of plans."""
-        at = list(rows)
-        return Estimate(
-            self.model, self.system, self.options, tuple(self.plans[i] for i in at),
-            self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
-            self.more[at], self.crowded[at],
-            {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
-            {k: v[at] for k, v in self.memory_kinds.items()},
-            self.memory_deviation[at], self.cached[at],
-            self.stage[at], self.pace[at],
-            tuple(self.broken[i] for i in at), tuple(self.origin[i] for i in at),
-            tuple(self.work[i] for i in at), tuple(self.placed[i] for i in at if self.placed),
-        )  # fmt: skip
+        numbers = list(rows)
+
+        def chosen(values: Any) -> Any:
+            if isinstance(values, dict):
+                return {name: column[numbers] for name, column in values.items()}
+            if isinstance(values, tuple):
+                return tuple(values[number] for number in numbers if values)
+            return values[numbers]
+
+        columns = [column.name for column in fields(self)
+                   if column.name not in ("model", "system", "options")]  # fmt: skip
+        return replace(self, **{name: chosen(getattr(self, name)) for name in columns})
 
     def table(self) -> Any:
         """A pandas DataFrame, one row a plan, all parts."""
@@ -252,8 +256,8 @@ class Estimate(Tabular):
 
     @cached_property
     def _peaks(self) -> Floats:
-        known = peaks(self.system, [one.plan for one in self.work], self.computed_in)
-        return np.broadcast_to(known, self.seconds.shape)
+        peak_flops = peaks(self.system, [work.plan for work in self.work], self.computed_in)
+        return np.broadcast_to(peak_flops, self.seconds.shape)
 
     def computed_in(self, device: Device) -> str:
         """The precision that most of the network's FLOP are made in on a device."""
@@ -266,10 +270,10 @@ class Estimate(Tabular):
     def rates(self, row: int = 0) -> dict[str, Any]:
         """What one plan trains in a second, in the units of the field."""
         work = self.work[row] if self.work else None
-        made = work.block.choice.remade(work.at) if work and work.block.choice else None
+        remade_share = work.block.choice.remade(work.at) if work and work.block.choice else None
         return rates(self.model, float(self._peaks[row]), float(self.batch[row]),
                      float(self.devices[row]), float(self.seconds[row]),
-                     work.plan if work else None, made)  # fmt: skip
+                     work.plan if work else None, remade_share)  # fmt: skip
 
     def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
         """One plan in the published JSON form."""
@@ -304,18 +308,13 @@ class Estimate(Tabular):
             "samples_per_second": float(self.batch[row] / self.seconds[row]),
             "rates": self.rates(row),
             **({"placement": self.placed[row].to_dict()} if self.placed else {}),
-            **({"partitions": [one.to_dict() for one in sides]} if sides else {}),
+            **({"partitions": [partition.to_dict() for partition in sides]} if sides else {}),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:
         """The published JSON form (schema 1)."""
-        given = (
-            ranks
-            if ranks is not None
-            else [1] * len(self)
-            if len(self) == 1
-            else [None] * len(self)
-        )
+        if ranks is None:
+            ranks = [1] if len(self) == 1 else [None] * len(self)
         return {
             "schema": 1,
             "model": self.model.name,
@@ -330,7 +329,7 @@ class Estimate(Tabular):
             "ideal": self.options.ideal,
             "computed_in": self.computed_in(self.system.device),
             "warnings": self.warnings,
-            "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],
+            "plans": [self.plan_dict(row, ranks[row]) for row in range(len(self))],
         }
 
 
@@ -359,27 +358,27 @@ def _joined(
             for rows, part in evaluate.blocks(model, system, plan, options, by)
         ]
 
-    found = priced(lines)
+    priced_blocks = priced(lines)
 
-    def column(read: Any, parts: list[tuple[Any, Block]] = found) -> Floats:
-        whole = np.empty(size)
+    def column(read: Any, parts: list[tuple[Any, Block]] = priced_blocks) -> Floats:
+        column_values = np.empty(size)
         for rows, part in parts:
-            whole[rows] = read(part)
-        return whole
+            column_values[rows] = read(part)
+        return column_values
 
     from oracle.network import contention
 
     crowded = seconds = column(lambda b: b.seconds)
 
     if not options.ideal and contention.slows(system):
-        others = priced(contention.among_others(lines or contention.lines))
-        crowded = np.maximum(column(lambda b: b.seconds, others), seconds)
+        crowded_blocks = priced(contention.among_others(lines or contention.lines))
+        crowded = np.maximum(column(lambda b: b.seconds, crowded_blocks), seconds)
     texts: list[str] = [""] * size
     exchange: list[tuple[dict[str, Any], ...]] = [()] * size
     broken: list[tuple[str, ...]] = [()] * size
     origin: list[dict[str, dict[str, Any]]] = [{}] * size
     work: list[Any] = [None] * size
-    for rows, part in found:
+    for rows, part in priced_blocks:
         for i, row in enumerate(rows):
             texts[row] = part.plan.text(i)
             work[row] = Work(part, i)

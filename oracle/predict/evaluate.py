@@ -46,23 +46,23 @@ Pool: TypeAlias = Shared | Unlike
 
 def blocks(
     model: Model, system: System, plan: Plan, options: Options, lines: Lines | None = None,
-    most: float = np.inf,
+    most_seconds: float = np.inf,
 ) -> Iterator[tuple[Array, Block]]:  # fmt: skip
     """(row numbers, estimate) of a table of plans after the other.
 
-    Plans whose own work alone takes more than `most` seconds are left out.
+    Plans whose own work alone takes more than `most_seconds` seconds are left out.
     """
     model = model.under(options.software.kernels)
     lines = lines or _network(options)
-    for rows, of in _shared(model, system, plan, options, lines):
+    for rows, pool_of in _shared(model, system, plan, options, lines):
         alike = plan if rows is None else plan[rows]
-        for few in tables(model, alike, options):
-            pool, near = of(alike[few]), np.arange(len(few))
-            if most < np.inf:
-                near = np.flatnonzero(pool.least <= most * (1 + TIE))
+        for table_rows in tables(model, alike, options):
+            pool, near = pool_of(alike[table_rows]), np.arange(len(table_rows))
+            if most_seconds < np.inf:
+                near = np.flatnonzero(pool.least <= most_seconds * (1 + TIE))
             if len(near):
-                at = few[near]
-                yield at if rows is None else rows[at], _cut(pool, near)
+                row_numbers = table_rows[near]
+                yield row_numbers if rows is None else rows[row_numbers], _cut(pool, near)
 
 
 def _shared(
@@ -70,7 +70,7 @@ def _shared(
 ) -> Iterator[tuple[Array | None, Callable[[Plan], Pool]]]:
     """Rows that run on the same devices (None: all do), and how some of them are priced."""
     if not system.partitions:
-        yield None, lambda some: Shared.of(model, system, some, options, lines)
+        yield None, lambda plans: Shared.of(model, system, plans, options, lines)
         return
     for rows, job in jobs(system, plan):
         if len(job) == 1:
@@ -132,17 +132,21 @@ def tables(model: Model, plan: Plan, options: Options) -> Iterator[Array]:
         if len(rows) <= TOGETHER:
             yield rows
             continue
-        some = plan[rows]
-        stages = some.axis("pipeline").degree[:, 0] * Cuts.of(model, some, options).count
+        span_plans = plan[rows]
+        stages = (
+            span_plans.axis("pipeline").degree[:, 0] * Cuts.of(model, span_plans, options).count
+        )
         power = np.ceil(np.log2(stages)).astype(int)
-        for each in np.unique(power).tolist():
-            yield from _pieces(plan, rows[power == each], 2**each, len(model))
+        for group_power in np.unique(power).tolist():
+            yield from _pieces(plan, rows[power == group_power], 2**group_power, len(model))
 
 
 def _pieces(plan: Plan, rows: Array, stages: int, layers: int) -> Iterator[Array]:
     """Plans of so many stages and layers, those of the same rows side by side, cut into tables."""
-    some = plan[rows]
-    kind = distinct(some.columns(lambda axis, knob: knob not in axis.timing + axis.state_knobs))[1]
+    piece_plans = plan[rows]
+    kind = distinct(
+        piece_plans.columns(lambda axis, knob: knob not in axis.timing + axis.state_knobs)
+    )[1]
     order = np.argsort(kind, kind="stable")
     begin, ordered = 0, kind[order]
     plans, kinds = max(BLOCK // stages, LEAST), max(ROWS // max(stages, layers), LEAST)
@@ -160,11 +164,11 @@ def seconds(
     lines: Lines | None = None,
 ) -> Array:
     """Seconds of a step of each plan, and nothing else of it."""
-    found = np.empty(len(plans))
-    for plan, rows in table(plans, [float(one.batch[0, 0]) for one in plans]):
-        for at, part in blocks(model, system, plan, options, lines):
-            found[np.array(rows)[at]] = part.seconds
-    return found
+    plan_seconds = np.empty(len(plans))
+    for plan, rows in table(plans, [float(plan_of_one.batch[0, 0]) for plan_of_one in plans]):
+        for row_numbers, part in blocks(model, system, plan, options, lines):
+            plan_seconds[np.array(rows)[row_numbers]] = part.seconds
+    return plan_seconds
 
 
 def least(model: Model, system: System, plan: Plan, options: Options) -> Array:
@@ -181,28 +185,28 @@ def lightest(model: Model, system: System, plan: Plan, options: Options) -> Arra
 
 
 def _of_each(
-    model: Model, system: System, plan: Plan, options: Options, what: Callable[[Pool], Array]
+    model: Model, system: System, plan: Plan, options: Options, bound_of: Callable[[Pool], Array]
 ) -> Array:
     """What pools of plans on the same devices say of each plan."""
     model = model.under(options.software.kernels)
-    found = np.empty(len(plan))
-    for rows, of in _shared(model, system, plan, options, _network(options)):
+    bounds = np.empty(len(plan))
+    for rows, pool_of in _shared(model, system, plan, options, _network(options)):
         if rows is None:
-            return what(of(plan))
-        found[rows] = what(of(plan[rows]))
-    return found
+            return bound_of(pool_of(plan))
+        bounds[rows] = bound_of(pool_of(plan[rows]))
+    return bounds
 
 
 def unit_words(model: Model, system: System, plan: Plan, options: Options) -> tuple[str, ...]:
     """What each unit does with its activations under one plan: `Work.words`."""
-    ((_, found),) = blocks(model, system, plan[:1], options)
-    return Work(found, 0).words
+    ((_, block),) = blocks(model, system, plan[:1], options)
+    return Work(block, 0).words
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:
     """Where one plan's pipeline is cut, in units of the model: 0, the ends of chunks, the end."""
-    ((_, found),) = blocks(model, system, plan[:1], options)
-    return Work(found, 0).cuts
+    ((_, block),) = blocks(model, system, plan[:1], options)
+    return Work(block, 0).cuts
 
 
 __all__ = ["Block", "Exchange", "Options", "block", "blocks", "cuts", "split"]

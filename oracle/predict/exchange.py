@@ -104,9 +104,9 @@ class Priced:
         """The line that one plan is priced by; None past the system's end."""
         name = self.names[int(self.best[plan])] if self.names else ""
         offer = self.menu[int(self.groups.row[plan])]
-        mine = [line for line in offer if line.algorithm == name]
+        named_lines = [line for line in offer if line.algorithm == name]
         nbytes = float(self.nbytes[plan].max())
-        return min(mine, key=lambda line: line.start + line.per_byte * nbytes, default=None)
+        return min(named_lines, key=lambda line: line.start + line.per_byte * nbytes, default=None)
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Ca
     nbytes = stages.total(nbytes)
     calls = sends * (nbytes > 0)
     if message.hides and not load.shard.ideal:
-        whole = nbytes
+        stage_bytes = nbytes
         if message.stands_for is not None:
-            whole = stages.total(np.broadcast_to(message.stands_for, shape))
-        pieces = _pieces(message, whole, load, group)
+            stage_bytes = stages.total(np.broadcast_to(message.stands_for, shape))
+        pieces = _pieces(message, stage_bytes, load, group)
         calls, nbytes = calls * pieces, nbytes / pieces
     return Calls(nbytes, calls, often, np.asarray, np.asarray, rows)
 
@@ -205,36 +205,45 @@ def price(
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
     stages, spread, ideal = load.stages, load.kinds.spread, load.shard.ideal
     meshed, when = message.over == "mesh", message.when.removeprefix("unit ")
-    found = senders(message, load.groups)
-    menu = menu_of(message, found, system, options, lines)
-    sends = found.size > 1.0 if meshed else np.ones_like(found.size)
-    sent = calls_of(message, load, sends, found.size)
+    senders_of = senders(message, load.groups)
+    menu = menu_of(message, senders_of, system, options, lines)
+    sends = senders_of.size > 1.0 if meshed else np.ones_like(senders_of.size)
+    sent = calls_of(message, load, sends, senders_of.size)
     called = np.where(sent.calls > 0, sent.nbytes, 0.0)  # not what others of the table send
-    chosen = cheapest(menu, found.row, called)
+    chosen = cheapest(menu, senders_of.row, called)
     factors = NOTHING if ideal or options.profile is None else options.profile.factors
-    logged = between = np.zeros(len(found.row), bool)
-    if meshed and factors and found.patterns:
-        chosen, logged, between = as_logged(chosen, factors, found, system.node)
+    logged = between = np.zeros(len(senders_of.row), bool)
+    if meshed and factors and senders_of.patterns:
+        chosen, logged, between = as_logged(chosen, factors, senders_of, system.node)
     ahead: Array = np.zeros(1)
     ahead_calls: Array = ahead
     sides: tuple[Array, Array] | None = None
     if message.when == "border" and ideal:  # every crossing is as slow as the slowest
-        size, each = len(found.size), chosen.seconds * (sent.calls > 0)
+        size, call_seconds = len(senders_of.size), chosen.seconds * (sent.calls > 0)
         tensors = np.ones((1, 1))
         if not stages.plain:
-            each, tensors = stages.received_ahead(each), stages.received_ahead(sent.calls)
-        worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
+            call_seconds, tensors = (
+                stages.received_ahead(call_seconds),
+                stages.received_ahead(sent.calls),
+            )
+        worst = (
+            call_seconds.max(axis=-1, keepdims=True) if call_seconds.size else np.zeros((size, 1))
+        )
         seconds = np.repeat(worst, stages.devices, axis=1)
         count = np.ones((size, stages.devices)) * tensors.max(axis=-1, keepdims=True, initial=1.0)
     else:
-        each = sent.calls * chosen.seconds
-        seconds, count = (sent.often * spread(a) for a in sent.total(np.stack([each, sent.calls])))
+        call_seconds = sent.calls * chosen.seconds
+        seconds, count = (
+            sent.often * spread(a) for a in sent.total(np.stack([call_seconds, sent.calls]))
+        )
         if np.any(message.share != 1.0):  # of the bytes; a call starts as slowly for few of them
-            first = sent.calls * cheapest(menu, found.row, 0 * called).seconds
+            first = sent.calls * cheapest(menu, senders_of.row, 0 * called).seconds
             fixed = sent.often * spread(sent.total(first))
             seconds = fixed + (seconds - fixed) * message.share
         if message.when == "border":
-            ahead, ahead_calls = (spread(stages.received_ahead(a)) for a in (each, sent.calls))
+            ahead, ahead_calls = (
+                spread(stages.received_ahead(a)) for a in (call_seconds, sent.calls)
+            )
             before, behind = stages.received_most(called)
             sides = spread(before), spread(behind)
             if load.shard.model.training.forward:  # nothing comes back
@@ -245,29 +254,37 @@ def price(
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
         name = message.when if message.beside else message.hides
-        own = name == ("backward" if when == "step" else when)
-        exposed = _left(message, load, cover, sent, each, seconds, count, may, name)
+        beside_own_pass = name == ("backward" if when == "step" else when)
+        exposed = _left(message, load, cover, sent, call_seconds, seconds, count, may, name)
         if short.any():  # what hides today shows where the network falls short
-            more = each * (1 + short), seconds + longer
+            more = call_seconds * (1 + short), seconds + longer
             longer = _left(message, load, cover, sent, *more, count, may, name) - exposed
         cover.took(name, exposed, seconds, alone=when == "step", over=message.over)
         left = {name: exposed}
-        for other in cover.others(when) if own and message.when != "unit forward" else ():
-            left[other] = _left(message, load, cover, sent, each, seconds, count, may, other)
-            cover.took(other, left[other], seconds, alone=when == "step", over=message.over)
+        for other_pass in (
+            cover.others(when) if beside_own_pass and message.when != "unit forward" else ()
+        ):
+            left[other_pass] = _left(
+                message, load, cover, sent, call_seconds, seconds, count, may, other_pass
+            )
+            cover.took(
+                other_pass, left[other_pass], seconds, alone=when == "step", over=message.over
+            )
         if message.when == "step":  # the last piece waits for somebody to look, on average half
-            said = options.software.exchange
-            agreed = spread(negotiated(found, system, said.negotiations))
-            looked = (0.5 * said.cycle + agreed) * (count > 0)
-            left = {place: shown + looked for place, shown in left.items()}
+            exchange_spec = options.software.exchange
+            agreed = spread(negotiated(senders_of, system, exchange_spec.negotiations))
+            looked = (0.5 * exchange_spec.cycle + agreed) * (count > 0)
+            left = {place: exposed_there + looked for place, exposed_there in left.items()}
         if "shown" in factors.told:
-            left = {place: np.minimum(factors.times("shown") * shown, seconds)
-                    for place, shown in left.items()}  # fmt: skip
+            left = {place: np.minimum(factors.times("shown") * exposed_there, seconds)
+                    for place, exposed_there in left.items()}  # fmt: skip
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             by = named(message.op, message.by) if message.by else plain(message.op)
-            volume = by.volume(np.maximum(found.size, 1.0))
+            volume = by.volume(np.maximum(senders_of.size, 1.0))
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
-            left = {place: slowed(shown, seconds, lost) for place, shown in left.items()}
+            left = {
+                place: slowed(exposed_there, seconds, lost) for place, exposed_there in left.items()
+            }
         exposed = left.pop(name)
     host = options.software.host
     launches = count * (0.0 if ideal else host.sending(system))
@@ -275,7 +292,7 @@ def price(
         hooks = count * host.around_unit
         if system.device.host:  # nothing runs beside what its own processors do
             seconds, exposed = seconds + hooks, exposed + hooks
-            left = {place: shown + hooks for place, shown in left.items()}
+            left = {place: exposed_there + hooks for place, exposed_there in left.items()}
         else:
             launches = launches + hooks
     cover.show(when, exposed, launches, message.over)
@@ -285,14 +302,14 @@ def price(
         cover.show("input", left.get("input", exposed), launches, message.over)
 
     def largest() -> Array:
-        most = sent.most(called)
+        stage_bytes = sent.most(called)
         if message.when == "border" and ideal:
-            most = np.repeat(most.max(axis=-1, keepdims=True), stages.devices, axis=1)
-        return np.asarray(spread(most) * (sent.often > 0) * message.share)
+            stage_bytes = np.repeat(stage_bytes.max(axis=-1, keepdims=True), stages.devices, axis=1)
+        return np.asarray(spread(stage_bytes) * (sent.often > 0) * message.share)
 
-    mine = Slice(found.patterns, spread(found.row), spread(found.size))
+    plan_groups = Slice(senders_of.patterns, spread(senders_of.row), spread(senders_of.size))
     return Priced(
-        message, axis.name, mine, menu, when, mine.size[:, 0],
+        message, axis.name, plan_groups, menu, when, plan_groups.size[:, 0],
         largest, count, launches, seconds,
         exposed, left,
         spread(chosen.phi), spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough),
@@ -302,20 +319,26 @@ def price(
 
 
 def _left(
-    message: Message, load: Workload, cover: Cover, sent: Calls, each: Array, seconds: Array,
-    count: Array, may: Array, name: str,
+    message: Message, load: Workload, cover: Cover, sent: Calls, call_seconds: Array,
+    seconds: Array, count: Array, may: Array, name: str,
 ) -> Array:  # fmt: skip
     """What is left on each stage, under the work of that name, of messages that take so long:
-    `each` sender's, and together.
+    `call_seconds` sender's, and together.
     """
     if not message.beside:
         edge = None
         if sent.edge is not None:
-            first, whole = map(load.kinds.spread, (sent.edge(each), sent.total(each)))
-            share = np.divide(first, whole, out=np.zeros_like(whole), where=whole > 0)
+            first, all_seconds = map(
+                load.kinds.spread, (sent.edge(call_seconds), sent.total(call_seconds))
+            )
+            share = np.divide(
+                first, all_seconds, out=np.zeros_like(all_seconds), where=all_seconds > 0
+            )
             edge = seconds * share  # of the bytes too that each sends only a part of
         return cover.left(message, seconds, count, may, name, edge)
     # a product of the row that sends
     alone = (getattr(load.times, message.beside) * cover.part(name, message.beside))[:, sent.rows]
-    left = load.stages.total(np.maximum(each - alone, message.shown * each), sent.rows)
+    left = load.stages.total(
+        np.maximum(call_seconds - alone, message.shown * call_seconds), sent.rows
+    )
     return cover.beside(name, load.kinds.spread(left), seconds, may)

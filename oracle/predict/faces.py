@@ -46,10 +46,10 @@ class Mesh:
 
     @property
     def replica(self) -> Array:
-        found = np.zeros(self.devices, int)
+        replica = np.zeros(self.devices, int)
         for size, stride in self.dealt:
-            found = found * size + np.arange(self.devices) // stride % size
-        return found
+            replica = replica * size + np.arange(self.devices) // stride % size
+        return replica
 
 
 @lru_cache(1024)
@@ -65,10 +65,12 @@ def _replicas(mesh: Mesh) -> tuple[Array, Array]:
     flat = (ranks > 0).reshape(count, -1)
     _, first, face = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    of = np.argsort(order)[face.ravel()]  # the face of each replica, in the order of their first
+    face_of_replica = np.argsort(order)[
+        face.ravel()
+    ]  # the face of each replica, in the order of their first
     together = np.zeros((len(first), *ranks.shape[1:]), int)
-    np.add.at(together, of, ranks)
-    return together, np.bincount(of)
+    np.add.at(together, face_of_replica, ranks)
+    return together, np.bincount(face_of_replica)
 
 
 @lru_cache(4096)
@@ -92,7 +94,7 @@ class Faces:
 
     @classmethod
     def of(cls, plan: Plan, parts: tuple[Part, ...]) -> Faces:
-        groups, ends = Groups(plan), tuple(np.cumsum([one.devices for one in parts]).tolist())
+        groups, ends = Groups(plan), tuple(np.cumsum([part.devices for part in parts]).tolist())
         dealt = [axis.name for axis in plan.axes if axis.deals_batch and axis.multiplies]
         names = ["pipeline", *dealt]
         sizes = np.hstack([groups.sizes[name] for name in names]).astype(int).tolist()
@@ -102,28 +104,35 @@ class Faces:
             pairs = tuple(zip(size, stride, strict=True))
             mesh = Mesh(int(plan.devices[row, 0]), pairs[0], pairs[1:], ends)
             ranks, often = _replicas(mesh)
-            held = ranks > 0
-            shares = _shares(plan.axis("on").weights(row), held)
+            holds = ranks > 0
+            shares = _shares(plan.axis("on").weights(row), holds)
             batch, replicas = float(plan.batch[row, 0]), float(often.sum())
-            each = np.ceil(batch * shares / (shares @ often))
+            face_batch = np.ceil(batch * shares / (shares @ often))
             even = (shares == shares[0]).all()
             axis = plan.axis("pipeline" if size[0] > 1 else "data")
             cut = float((axis.segments if size[0] > 1 else axis.accumulate)[row, 0])
-            micro = np.ceil(each.max() / cut)
-            for number in range(len(held)):
+            micro = np.ceil(face_batch.max() / cut)
+            for number in range(len(holds)):
                 rows.append(row)
                 numbers.append(number)
                 meshes.append(mesh)
-                batches.append(batch if even else each[number] * replicas)
-                samples.append(each[number])
-                pieces.append(cut if even else np.ceil(each[number] / micro))
-        at = np.array(rows)
-        some = plan[at]
-        column = {name: np.array(each, float)[:, None]
-                  for name, each in (("batch", batches), ("pieces", pieces))}  # fmt: skip
-        axes = tuple(_cut(axis, some, column["pieces"]) for axis in some.axes)
-        whole = replace(some, batch=column["batch"], axes=axes)
-        return cls(whole, at, tuple(meshes), np.array(numbers), np.array(samples), np.array(pieces))
+                batches.append(batch if even else face_batch[number] * replicas)
+                samples.append(face_batch[number])
+                pieces.append(cut if even else np.ceil(face_batch[number] / micro))
+        plan_rows = np.array(rows)
+        face_plans = plan[plan_rows]
+        column = {name: np.array(face_batch, float)[:, None]
+                  for name, face_batch in (("batch", batches), ("pieces", pieces))}  # fmt: skip
+        axes = tuple(_cut(axis, face_plans, column["pieces"]) for axis in face_plans.axes)
+        even_plans = replace(face_plans, batch=column["batch"], axes=axes)
+        return cls(
+            even_plans,
+            plan_rows,
+            tuple(meshes),
+            np.array(numbers),
+            np.array(samples),
+            np.array(pieces),
+        )
 
     def of_plans(self, plans: Array) -> tuple[Array, Array]:
         """(the faces of some plans one after the other, which of these plans each belongs to)."""
@@ -134,19 +143,20 @@ class Faces:
 
     def take(self, plans: Array) -> Faces:
         """Those of some plans, numbered as these are."""
-        at, again = self.of_plans(plans)
-        return Faces(self.plan[at], again, tuple(self.meshes[i] for i in at), self.number[at],
-                     self.samples[at], self.pieces[at])  # fmt: skip
+        face_rows, new_rows = self.of_plans(plans)
+        meshes = tuple(self.meshes[row] for row in face_rows)
+        return Faces(self.plan[face_rows], new_rows, meshes, self.number[face_rows],
+                     self.samples[face_rows], self.pieces[face_rows])  # fmt: skip
 
     @property
     def ranks(self) -> Array:
         """(faces, stages, partitions): how many of a partition's hold some of it."""
         numbers = self.number.tolist()
         every = [_replicas(mesh)[0][k] for mesh, k in zip(self.meshes, numbers, strict=True)]
-        found = np.zeros((len(every), max(map(len, every)), every[0].shape[-1]), int)
-        for mine, ranks in zip(found, every, strict=True):
+        padded = np.zeros((len(every), max(map(len, every)), every[0].shape[-1]), int)
+        for mine, ranks in zip(padded, every, strict=True):
             mine[: len(ranks)] = ranks
-        return found
+        return padded
 
     @property
     def held(self) -> Flags:
@@ -160,19 +170,21 @@ class Faces:
 
     def worst(self, rules: list[Rule]) -> list[Rule]:
         """Rules of faces as rules of plans: of the face that is farthest beyond."""
-        found = []
+        worst_rules = []
         for rule in rules:
             excess = np.where(rule.wanted <= rule.allowed, -1.0, rule.wanted - rule.allowed)
-            found.append(rule.take(self.most(excess)))
-        return found
+            worst_rules.append(rule.take(self.most(excess)))
+        return worst_rules
 
 
-def _shares(weights: tuple[int, ...], held: Flags) -> Array:
+def _shares(weights: tuple[int, ...], holds: Flags) -> Array:
     """The share of each face: the smallest of those of its partitions."""
     if not weights:
-        return np.ones(len(held))
-    each = np.array([*weights, *[weights[-1]] * held.shape[-1]], float)[: held.shape[-1]]
-    return np.asarray(np.where(held.any(axis=1), each, np.inf).min(axis=-1))
+        return np.ones(len(holds))
+    partition_weights = np.array([*weights, *[weights[-1]] * holds.shape[-1]], float)[
+        : holds.shape[-1]
+    ]
+    return np.asarray(np.where(holds.any(axis=1), partition_weights, np.inf).min(axis=-1))
 
 
 def _cut(axis: Any, plan: Plan, pieces: Array) -> Any:

@@ -67,8 +67,8 @@ class _Pool:
         block.free = False
 
     def fitting(self, size: int) -> _Block | None:
-        at = bisect_left(self.keys, (size, -1))
-        return self.blocks[self.keys[at]] if at < len(self.keys) else None
+        position = bisect_left(self.keys, (size, -1))
+        return self.blocks[self.keys[position]] if position < len(self.keys) else None
 
 
 class Replay:
@@ -132,16 +132,16 @@ class Replay:
         idle = 0
         for small, pool in self.pools.items():
             page = self.rules.page(0 if small else self.rules.small + 1)
-            at = bisect_left(pool.keys, (page, -1))
-            for size, begin in pool.keys[at:]:
+            first_large = bisect_left(pool.keys, (page, -1))
+            for size, begin in pool.keys[first_large:]:
                 idle += max((begin + size) // page - -(-begin // page), 0) * page
         return self.reserved - idle
 
     def _segment(self, pool: _Pool, size: int) -> _Block:
-        whole = self.rules.segment(size)
-        block = _Block(self.end, whole, _Segment(whole))
-        self.end += whole
-        self.reserved += whole
+        segment_size = self.rules.segment(size)
+        block = _Block(self.end, segment_size, _Segment(segment_size))
+        self.end += segment_size
+        self.reserved += segment_size
         pool.put(block)
         return block
 
@@ -175,19 +175,19 @@ class Replay:
 def replayed(events: Iterable[tuple[object, float, bool]], rules: Allocator) -> Reserved:
     """What an allocator takes for tensors that come and go: (which, bytes, whether it comes)."""
     work = Replay(rules)
-    there: dict[object, list[tuple[_Block, int]]] = {}
+    blocks_of: dict[object, list[tuple[_Block, int]]] = {}
     for name, nbytes, comes in events:
         if comes:
-            there.setdefault(name, []).append(work.allocate(nbytes))
+            blocks_of.setdefault(name, []).append(work.allocate(nbytes))
         else:
-            work.free(*there[name].pop())
+            work.free(*blocks_of[name].pop())
     return Reserved(*work.most)
 
 
-def reserved(found: Timeline, rules: Allocator) -> Reserved:
+def reserved(timeline: Timeline, rules: Allocator) -> Reserved:
     """What an allocator takes for a stage's iteration."""
-    size = [tensor.nbytes for tensor in found.tensors]
+    size = [tensor.nbytes for tensor in timeline.tensors]
     upto = slice(0, REPLAYED)
-    columns = (found.slot[upto], found.micro[upto], found.comes[upto])
+    columns = (timeline.slot[upto], timeline.micro[upto], timeline.comes[upto])
     events = zip(*(column.tolist() for column in columns), strict=True)
     return replayed((((slot, micro), size[slot], comes) for slot, micro, comes in events), rules)

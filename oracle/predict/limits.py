@@ -26,31 +26,31 @@ FULL = 0.9  # of a device's memory, from where fragmentation is to be feared
 
 def rules_of(plan: Plan, model: Model, options: Options) -> list[Rule]:
     """The rules of strategies and software, with what each plan wants and what is allowed."""
-    beside = {axis.name: axis for axis in plan.axes}
-    found = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
+    axes = {axis.name: axis for axis in plan.axes}
+    rules = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, axes)]
     if options.optimizer == "kfac":
-        found += curvature.rules(plan)
+        rules += curvature.rules(plan)
     if not (options.any_plan or options.ideal):
-        found += launchable.rules(options.software, model, plan)
-    return found
+        rules += launchable.rules(options.software, model, plan)
+    return rules
 
 
 def placed(plan: Plan, system: System) -> list[Rule]:
     """What plans may not say of partitions, those of the system or others."""
     on = plan.axis("on")
-    said = np.asarray(on.parts + on.shares > 0)
+    says_partitions = np.asarray(on.parts + on.shares > 0)
     if not system.partitions:
-        what = f"{system.name} has no partitions to be `on`"
-        return [Rule.never(said, what)] if said.any() else []
+        complaint = f"{system.name} has no partitions to be `on`"
+        return [Rule.never(says_partitions, complaint)] if says_partitions.any() else []
     every = tuple(range(1, len(system.partitions) + 1))
     orders = [on.order(row) or every for row in range(len(plan))]
     unknown = np.array([max(order) > len(every) for order in orders])
     room = np.array([sum(system.partitions[n - 1].devices for n in order if n <= len(every))
                      for order in orders], float)  # fmt: skip
     shares = [on.weights(row) for row in range(len(plan))]
-    uneven = np.array([bool(some) and len(some) != len(order)
-                       for some, order in zip(shares, orders, strict=True)])  # fmt: skip
-    names = ", ".join(f"{n} {one.name}" for n, one in enumerate(system.partitions, 1))
+    uneven = np.array([bool(shares_given) and len(shares_given) != len(order)
+                       for shares_given, order in zip(shares, orders, strict=True)])  # fmt: skip
+    names = ", ".join(f"{n} {number.name}" for n, number in enumerate(system.partitions, 1))
     return [
         Rule(plan.devices[:, 0], room,
              lambda wanted, most: f"{wanted:g} devices, but the partitions have {most:g}"),
@@ -60,27 +60,29 @@ def placed(plan: Plan, system: System) -> list[Rule]:
 
 
 def limits(
-    rules: Iterable[Rule], plan: Plan, system: System, held: Held, options: Options
+    rules: Iterable[Rule], plan: Plan, system: System, held_bytes: Held, options: Options
 ) -> list[Rule]:
     """These rules and those of the system: its devices, their memory."""
-    found = [*rules]
-    found.append(
+    all_rules = [*rules]
+    all_rules.append(
         Rule(plan.devices[:, 0], np.full(len(plan), float(system.devices)),
-             lambda wanted, most: f"{wanted:g} devices, but {system.name} has {most:g}")
+             lambda needed_bytes, most: f"{needed_bytes:g} devices, but {system.name} has {most:g}")
     )  # fmt: skip
     capacity = float(options.max_memory or system.device.memory)
     sure = NormalDist().inv_cdf(1 - options.risk) if options.risk != 0.5 else 0.0
-    if np.any(held.beside):
-        found += beside(system, held, len(plan))
-    wanted = held.total if options.ideal else held.total + sure * held.deviation
+    if np.any(held_bytes.beside):
+        all_rules += beside(system, held_bytes, len(plan))
+    needed_bytes = (
+        held_bytes.total if options.ideal else held_bytes.total + sure * held_bytes.deviation
+    )
     words = _short_of_memory if not sure or options.ideal else partial(_unsure, options.risk)
-    found.append(Rule(wanted, np.full(len(plan), capacity), words, room=True))
-    return found
+    all_rules.append(Rule(needed_bytes, np.full(len(plan), capacity), words, room=True))
+    return all_rules
 
 
-def beside(system: System, held: Held, plans: int) -> list[Rule]:
+def beside(system: System, held_bytes: Held, plans: int) -> list[Rule]:
     """Room for what devices do not hold: in the memory of their host, or on its disks."""
-    bytes_, disk = np.broadcast_to(held.beside, plans), np.asarray(held.on_disk) > 0
+    bytes_, disk = np.broadcast_to(held_bytes.beside, plans), np.asarray(held_bytes.on_disk) > 0
     local = None if system.storage is None else system.storage.local
     rooms = (
         (
@@ -91,19 +93,19 @@ def beside(system: System, held: Held, plans: int) -> list[Rule]:
         ),
         (disk, "storage.local.capacity", "disks", None if local is None else local.capacity),
     )
-    found = []
-    for mine, key, name, room in rooms:
-        wanted = np.where(mine, bytes_ * system.node, 0.0)
-        if not wanted.any():
+    rules = []
+    for on_this, key, name, room in rooms:
+        needed_bytes = np.where(on_this, bytes_ * system.node, 0.0)
+        if not needed_bytes.any():
             continue
 
-        def says(wanted: float, most: float, name: str = name, key: str = key) -> str:
+        def says(needed_bytes: float, most: float, name: str = name, key: str = key) -> str:
             if not most:
                 return f"nobody says what room the {name} has: `{key}` of the system"
-            return f"needs {show(wanted, 'B')} of {show(most, 'B')} a node, in the {name}"
+            return f"needs {show(needed_bytes, 'B')} of {show(most, 'B')} a node, in the {name}"
 
-        found.append(Rule(wanted, np.full(plans, room or 0.0), says, room=True))
-    return found
+        rules.append(Rule(needed_bytes, np.full(plans, room or 0.0), says, room=True))
+    return rules
 
 
 def _unsure(risk: float, wanted: float, allowed: float) -> str:

@@ -23,7 +23,10 @@ def local(load: Workload) -> tuple[Array, Array, Array]:
     passes = 1.0 + np.where(weighted, (data > 0) * 1.0 + (weight > 0), 2.0 * (data > 0))
     work = np.broadcast_to(shard.work, (1, len(model)))[0] * model.mac
     flop = 2 * work * micro * S * passes
-    x, y, w = (np.broadcast_to(each, (1, len(model)))[0] for each in (shard.x, shard.y, shard.w))
+    x, y, w = (
+        np.broadcast_to(seconds_each, (1, len(model)))[0]
+        for seconds_each in (shard.x, shard.y, shard.w)
+    )
     through = shard.delta * (micro * (x + y) + w)
     times_moved = (ahead > 0) * 1.0 + (data > 0) + (weight > 0)
     return S * (ahead + data + weight), flop, S * through * times_moved
@@ -38,4 +41,6 @@ def amounts(shown: Estimate, row: int = 0) -> tuple[float, float]:
     )
     stage = int(work.block.step.stage[work.row])
     _, flop, moved = local(load)
-    return tuple(float(load.stages.total(each[None])[0, stage]) for each in (flop, moved))  # type: ignore[return-value]
+    return tuple(
+        float(load.stages.total(row_amounts[None])[0, stage]) for row_amounts in (flop, moved)
+    )  # type: ignore[return-value]

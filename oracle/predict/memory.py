@@ -81,14 +81,17 @@ def held(
     shard, stages = load.shard, load.stages
     alike = load.kinds.row[same]
     if options.ideal:
-        found = _ideal(shard, stages, options.gamma, among)
-        return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
+        worst_bytes = _ideal(shard, stages, options.gamma, among)
+        return Held(
+            {kind: values[same] for kind, values in worst_bytes.kinds.items()},
+            worst_bytes.stage[same],
+        )
     stand = standing(load, options)
     early, later = alive.peaks(shard, plan, alike, stages, load.times.workspace)
     outside = stand.beside
     if left is not None:
-        early, later = (np.where(left.moved[same], left.peak[same], each)
-                        for each in (early, later))  # fmt: skip
+        early, later = (np.where(left.moved[same], left.peak[same], moment_bytes)
+                        for moment_bytes in (early, later))  # fmt: skip
         outside = outside + left.away
     # three moments: nothing has a gradient yet, or the loss alone; or a layer runs back, with its
     # gradients on their way; or weights are updated, each device its own
@@ -103,20 +106,26 @@ def held(
     ]  # fmt: skip
     base = np.sum(list(stand.fixed.values()), axis=0)[same]
     totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
-    whole = np.maximum.reduce(totals)
+    stage_bytes = np.maximum.reduce(totals)
     if among is not None:
-        whole = np.where(among, whole, 0.0)
+        stage_bytes = np.where(among, stage_bytes, 0.0)
     # of stages that tie the first is named
-    stage = np.argmax(whole >= whole.max(axis=-1, keepdims=True) * (1 - TIE), axis=-1)
-    at = np.arange(len(plan)), stage
-    which = np.argmax([total[at] for total in totals], axis=0)
+    stage = np.argmax(stage_bytes >= stage_bytes.max(axis=-1, keepdims=True) * (1 - TIE), axis=-1)
+    worst_place = np.arange(len(plan)), stage
+    which = np.argmax([total[worst_place] for total in totals], axis=0)
     worst = {kind: values[same, stage] for kind, values in stand.fixed.items()}
     for kind in moments[0]:
-        each = [np.broadcast_to(moment[kind], whole.shape)[at] for moment in moments]
-        worst[kind] = worst.get(kind, 0.0) + np.choose(which, each)
-    worst["reserve"] = device.reserve + SLACK * whole[at]
+        moment_bytes = [
+            np.broadcast_to(moment[kind], stage_bytes.shape)[worst_place] for moment in moments
+        ]
+        worst[kind] = worst.get(kind, 0.0) + np.choose(which, moment_bytes)
+    worst["reserve"] = device.reserve + SLACK * stage_bytes[worst_place]
     # the update's blocks are too large for what the passes leave free, so both stay allocated
-    cached = np.maximum(totals[0], totals[1])[at] + stand.taken[same][at] - whole[at]
+    cached = (
+        np.maximum(totals[0], totals[1])[worst_place]
+        + stand.taken[same][worst_place]
+        - stage_bytes[worst_place]
+    )
     disk = np.broadcast_to(np.asarray(load.state.on_disk), (len(outside), 1))
     away, doubt = outside[same].max(axis=-1), options.software.memory_doubt
     return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
@@ -138,45 +147,48 @@ class Standing:
 
 def standing(load: Workload, options: Options) -> Standing:
     """What weights and their gradients take of each stage's device."""
-    said, precision = options.software, options.precision
-    width = said.state.kept(precision)
+    software, precision = options.software, options.precision
+    width = software.state.kept(precision)
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
     shard, stages, state = load.shard, load.stages, load.state
     weights_here, state_here, updated_here = (
-        1 - np.asarray(each) for each in (state.weights_away, state.state_away, state.updated_away)
+        1 - np.asarray(part_away)
+        for part_away in (state.weights_away, state.state_away, state.updated_away)
     )
-    graded_here = np.maximum(updated_here, 1.0 * (said.offload.sums == "device"))
+    graded_here = np.maximum(updated_here, 1.0 * (software.offload.sums == "device"))
     # the unit at work and those that come next
-    ahead = 1 + said.gather.prefetch
+    ahead = 1 + software.gather.prefetch
     gathered = ahead * _gathered(load) * load.shard.gathered
     fixed = {
         "weights": load.held("stored") * width * weights_here,
-        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here
+        "gradients": load.held("graded") * software.exchange.buffer(precision) * graded_here
         + encoding.held(load, options),
         "optimizer": load.held("stated", shard.slots) * state_here,
     }
-    if said.convolution.shared and (every := load.times.workspace) is not None:
+    if software.convolution.shared and (every := load.times.workspace) is not None:
         fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
     # beside the device gradients are fp32, of what is renewed there
-    beside = load.held("stored") * width * (1 - weights_here) + (
+    beside_bytes = load.held("stored") * width * (1 - weights_here) + (
         load.held("stated", shard.beside) * (1 - state_here)
         + load.held("stated", 4.0) * (1 - updated_here)
     )
-    copies = load.total(shard.learned) * said.state.copies(precision)
-    taken = load.held("stated") * said.state.updating(precision) * updated_here
-    buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
+    copies = load.total(shard.learned) * software.state.copies(precision)
+    update_bytes = load.held("stated") * software.state.updating(precision) * updated_here
+    buffers = ahead * _gathered(load, trained=True) * software.exchange.buffer(precision) + copies
     buffers = buffers + _buckets(load, options)
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
     late: Array = np.zeros((1, stages.devices))
     if not stages.plain and not shard.model.training.forward:
-        made, S = made_rows(shard, shard.model), np.asarray(shard.segments)
-        late, back = map(load.kinds.spread, waiting(made, kept_rows(shard), S, stages))
+        output_bytes, S = made_rows(shard, shard.model), np.asarray(shard.segments)
+        late, back = map(load.kinds.spread, waiting(output_bytes, kept_rows(shard), S, stages))
         buffers = buffers + late + back
     late = np.broadcast_to(late, buffers.shape)
-    return Standing(fixed, gathered, buffers, copies + taken, taken, beside, late)
+    return Standing(
+        fixed, gathered, buffers, copies + update_bytes, update_bytes, beside_bytes, late
+    )
 
 
 def room(
@@ -189,7 +201,7 @@ def room(
     """
     stand, capacity = standing(load, options), float(options.max_memory or system.device.memory)
     sure = NormalDist().inv_cdf(1 - options.risk) if options.risk != 0.5 else 0.0
-    found: list[Array] = []
+    bounds_found: list[Array] = []
     peaks = alive.peaks(load.shard, plan, load.kinds.row[same], load.stages, load.times.workspace)
     for peak, buffers in zip(peaks, (0.0 * stand.buffers, stand.buffers), strict=True):
         kinds = {kind: values[same] for kind, values in stand.fixed.items()}
@@ -197,7 +209,7 @@ def room(
         kinds["buffers"] = kinds.get("buffers", 0.0) + buffers[same]
         kinds["workspace"] = kinds.get("workspace", 0.0) + peak.imag
         base = sum(kinds.values(), np.zeros(1)) - peak.imag
-        apart = _variance(kinds)
+        kind_variance = _variance(kinds)
         low, high = np.zeros((2, *np.broadcast_shapes(base.shape, peak.shape)))
         high = high + capacity
         for _ in range(50):  # what is unsure grows with what is held: by halves
@@ -205,11 +217,13 @@ def room(
             reserve = system.device.reserve + SLACK * (base + more)
             total = base + more + reserve
             grown = {"activations": more - peak.imag, "reserve": reserve}
-            unsure = _deviation(grown, total, options.software.memory_doubt, apart)
+            unsure = _deviation(grown, total, options.software.memory_doubt, kind_variance)
             fits = total + sure * unsure <= capacity
             low, high = np.where(fits, more, low), np.where(fits, high, more)
-        found += [low, low - peak.real]
-    return np.minimum(found[0], found[2]), np.minimum(found[1], found[3])
+        bounds_found += [low, low - peak.real]
+    return np.minimum(bounds_found[0], bounds_found[2]), np.minimum(
+        bounds_found[1], bounds_found[3]
+    )
 
 
 def least(load: Rows, device: Device, options: Options) -> Array:
@@ -223,26 +237,28 @@ def least(load: Rows, device: Device, options: Options) -> Array:
         return np.zeros(1)
     shard = load.shard
     moving = working_rows(shard, load.times.workspace)
-    kept = np.atleast_2d(kept_rows(shard))
-    kept = kept - np.minimum(handed_rows(shard), kept)
-    most = (kept + moving).max(axis=-1)
-    reserve = SLACK * most + device.reserve
-    shared = most / np.hypot(1 / UNSURE["activations"], 1 / UNSURE["workspace"])
-    total, doubt = most + reserve, options.software.memory_doubt
+    kept_bytes = np.atleast_2d(kept_rows(shard))
+    kept_bytes = kept_bytes - np.minimum(handed_rows(shard), kept_bytes)
+    row_bytes = (kept_bytes + moving).max(axis=-1)
+    reserve = SLACK * row_bytes + device.reserve
+    shared = row_bytes / np.hypot(1 / UNSURE["activations"], 1 / UNSURE["workspace"])
+    total, doubt = row_bytes + reserve, options.software.memory_doubt
     unsure = _deviation({"reserve": reserve}, total, doubt, shared**2)
     return np.asarray(total + NormalDist().inv_cdf(1 - options.risk) * unsure)
 
 
 def _deviation(
-    kinds: Mapping[str, Array], total: Array, doubt: float, beside: Array | float = 0.0
+    kinds: Mapping[str, Array], total: Array, doubt: float, more_variance: Array | float = 0.0
 ) -> Array:
-    """1σ of a total, bytes: of each kind by itself, a variance `beside`, and of all together."""
-    return np.asarray(np.sqrt(beside + _variance(kinds) + (np.hypot(TOGETHER, doubt) * total) ** 2))
+    """1σ of a total, bytes: of each kind by itself, of more that is known, and of all together."""
+    return np.asarray(
+        np.sqrt(more_variance + _variance(kinds) + (np.hypot(TOGETHER, doubt) * total) ** 2)
+    )
 
 
 def _variance(kinds: Mapping[str, Array]) -> Array:
     return np.asarray(
-        sum(((UNSURE[kind] * held) ** 2 for kind, held in kinds.items()), np.zeros(1))
+        sum(((UNSURE[kind] * kind_bytes) ** 2 for kind, kind_bytes in kinds.items()), np.zeros(1))
     )
 
 
@@ -251,31 +267,33 @@ def _gathered(load: Workload, trained: bool = False) -> Array:
     stages, spread = load.stages, load.kinds.spread
     (rest, share), *experts = load.shares("stored", trained)
     away = load.state.updated_away if trained else load.state.weights_away
-    apart = np.asarray(away) > 0
-    found = spread(stages.most(stages.units(np.atleast_2d(rest)))) * ((share < 1) | apart)
+    lies_beside = np.asarray(away) > 0
+    unit_weights = spread(stages.most(stages.units(np.atleast_2d(rest)))) * (
+        (share < 1) | lies_beside
+    )
     for w, alone in experts:  # whole where one device holds them, however many share the rest
-        both = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
-        found = np.where((alone < 1) | apart, both, found)
-    return found
+        with_experts = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
+        unit_weights = np.where((alone < 1) | lies_beside, with_experts, unit_weights)
+    return unit_weights
 
 
 def _buckets(load: Workload, options: Options) -> Array:
     """(plans, p): gradient buckets beside the gradients, where replicas exchange them."""
-    said, plan, stages, learned = options.software, load.plan, load.stages, load.shard.learned
-    degree, width = plan.axis("data").degree, said.exchange.buffer(options.precision)
+    software, plan, stages, learned = options.software, load.plan, load.stages, load.shard.learned
+    degree, width = plan.axis("data").degree, software.exchange.buffer(options.precision)
     spread = load.kinds.spread
     # gradients that are not kept whole are in a piece of their own until they are scattered
-    several = np.maximum(said.state.buckets, plan.axis("data").zero == 2)
+    several = np.maximum(software.state.buckets, plan.axis("data").zero == 2)
     if not several.any():
         return np.zeros((1, 1))
-    if said.exchange.by_unit:
+    if software.exchange.by_unit:
         largest = width * stages.most(stages.units(np.atleast_2d(learned)))
         # where units' weights are gathered, their gradients have been counted beside them
-        apart = load.gathered(trained=True) == 0
-        return np.asarray(spread((degree > 1) * several * largest) * apart)
+        not_gathered = load.gathered(trained=True) == 0
+        return np.asarray(spread((degree > 1) * several * largest) * not_gathered)
     buffer = width * stages.total(learned)
-    size = said.exchange.piece(
-        said.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
+    size = software.exchange.piece(
+        software.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
     )
     return spread(np.where(degree > 1, np.minimum(buffer, several * np.minimum(size, buffer)), 0.0))
 
@@ -286,12 +304,13 @@ def _ideal(shard: Shard, stages: Stages, gamma: float, among: Array | None) -> H
         2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y) * shard.model.layers)
     )
     weights = gamma * delta * stages.total(shard.w * shard.stored * np.ones_like(shard.batch))
-    whole = tensors + 2 * weights
+    stage_bytes = tensors + 2 * weights
     if among is not None:
-        whole = np.where(among, whole, 0.0)
-    stage = np.argmax(whole, axis=-1)
+        stage_bytes = np.where(among, stage_bytes, 0.0)
+    stage = np.argmax(stage_bytes, axis=-1)
     kinds = {"weights": weights, "gradients": weights, "activations": tensors}
     worst = {
-        k: np.take_along_axis(v + 0 * whole, stage[:, None], -1)[:, 0] for k, v in kinds.items()
+        k: np.take_along_axis(v + 0 * stage_bytes, stage[:, None], -1)[:, 0]
+        for k, v in kinds.items()
     }
     return Held({k: worst.get(k, np.zeros(len(stage))) for k in KINDS}, stage)

@@ -35,18 +35,18 @@ class Menu(list[Offer]):
 
         The rest is which (algorithm, links that set the pace, origin) each line has.
         """
-        known: dict[tuple[str, tuple[str, ...], str], int] = {}
-        most = max(1, *(len(offer.cheapest) for offer in self))
-        table = np.zeros((8, len(self), most))
+        line_numbers: dict[tuple[str, tuple[str, ...], str], int] = {}
+        line_count = max(1, *(len(offer.cheapest) for offer in self))
+        table = np.zeros((8, len(self), line_count))
         table[5] = np.inf
-        index = np.zeros((len(self), most), int)
+        index = np.zeros((len(self), line_count), int)
         for i, offer in enumerate(self):
             count = len(offer.cheapest)
             table[:, i, :count], table[0, i, max(count, 1) :] = offer.numbers, np.inf  # no line
             for j, line in enumerate(offer.cheapest):
                 key = line.algorithm, line.full, line.origin
-                index[i, j] = known.setdefault(key, len(known))
-        return table, index, tuple(zip(*known, strict=True)) if known else ((),) * 3
+                index[i, j] = line_numbers.setdefault(key, len(line_numbers))
+        return table, index, tuple(zip(*line_numbers, strict=True)) if line_numbers else ((),) * 3
 
 
 def senders(message: Message, groups: Groups) -> Slice:
@@ -54,32 +54,41 @@ def senders(message: Message, groups: Groups) -> Slice:
     return groups.of(message) if message.over == "mesh" else groups.own
 
 
-def menu_of(message: Message, found: Slice, system: System, options: Options, lines: Lines) -> Menu:
+def menu_of(
+    message: Message, sender_groups: Slice, system: System, options: Options, lines: Lines
+) -> Menu:
     """The lines on offer to each pattern of groups that send a message."""
     if message.over != "mesh":
         return Menu([Offer([link_line(system, message.over, message.what)])])
     key = (message.op, message.by) if message.by else message.op
-    if key not in found.menus:
+    if key not in sender_groups.menus:
         by = message.by or options.algorithm
-        found.menus[key] = Menu(
+        sender_groups.menus[key] = Menu(
             _copied(lines(system, message.op, pattern, devices, by), message, pattern, options)
-            if pattern else NOTHING for pattern, devices in found.patterns
+            if pattern else NOTHING for pattern, devices in sender_groups.patterns
         )  # fmt: skip
-    menu: Menu = found.menus[key]
+    menu: Menu = sender_groups.menus[key]
     return menu
 
 
 def _copied(offer: Offer, message: Message, pattern: Pattern, options: Options) -> Offer:
     """What goes to servers and back no faster than the software copies it, as a spec says."""
-    said, way = options.software.exchange, named(message.op, message.by) if message.by else None
-    if options.ideal or not isinstance(way, Servers) or not (said.connection or said.process):
+    exchange_spec, way = (
+        options.software.exchange,
+        named(message.op, message.by) if message.by else None,
+    )
+    if (
+        options.ideal
+        or not isinstance(way, Servers)
+        or not (exchange_spec.connection or exchange_spec.process)
+    ):
         return offer
     p = float(np.prod([size for size, _ in pattern]))
-    least = float(way.copied(p, said.connection, said.process))
-    return Offer(replace(line, per_byte=max(line.per_byte, least)) for line in offer)
+    copy_seconds = float(way.copied(p, exchange_spec.connection, exchange_spec.process))
+    return Offer(replace(line, per_byte=max(line.per_byte, copy_seconds)) for line in offer)
 
 
-def negotiated(found: Slice, system: System, times: int) -> Array:
+def negotiated(sender_groups: Slice, system: System, times: int) -> Array:
     """Seconds in which ranks agree so often on what all have ready, (plans, 1).
 
     T = times ⌈log₂p⌉ α        recursive doubling among hosts, α of the level that spans them
@@ -87,9 +96,9 @@ def negotiated(found: Slice, system: System, times: int) -> Array:
     starts = [
         alone(system, "allreduce", pattern, devices, "recursive_doubling")[0].start
         if pattern and times else 0.0
-        for pattern, devices in found.patterns
+        for pattern, devices in sender_groups.patterns
     ]  # fmt: skip
-    return times * np.asarray(starts)[found.row][:, None]
+    return times * np.asarray(starts)[sender_groups.row][:, None]
 
 
 @dataclass(frozen=True)
@@ -115,9 +124,9 @@ def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
     seconds = slope[:, :1] * nbytes + start[:, :1]
     for j in range(1, table.shape[-1]):
         np.minimum(seconds, slope[:, j : j + 1] * nbytes + start[:, j : j + 1], out=seconds)
-    at = np.argmin(start + slope * largest[:, None], axis=-1)
-    best = index[row, at]
-    _, _, phi, rough, low, high, outside, short = table[:, row, at]
+    cheapest_line = np.argmin(start + slope * largest[:, None], axis=-1)
+    best = index[row, cheapest_line]
+    _, _, phi, rough, low, high, outside, short = table[:, row, cheapest_line]
     # a line serves other sizes than it was fitted to, with more doubt the farther they are
     beyond = np.maximum(np.maximum(low / np.maximum(largest, 1.0), largest / high), 1.0)
     rough = rough + FOLD * np.log(beyond)
@@ -133,12 +142,13 @@ def as_logged(
     With it, whether each plan's is of a run's factor, and whether it is sent between nodes.
     """
     between = np.array([leaves(pattern, node) for pattern, _ in sent.patterns], bool)[sent.row]
-    times, told, doubt = factors.sent(between)
+    times, logged, doubt = factors.sent(between)
     slower = replace(
-        chosen, seconds=chosen.seconds * times[:, None], rough=np.where(told, doubt, chosen.rough),
-        short=np.where(told, 0.0, chosen.short),
+        chosen, seconds=chosen.seconds * times[:, None],
+        rough=np.where(logged, doubt, chosen.rough),
+        short=np.where(logged, 0.0, chosen.short),
     )  # fmt: skip
-    return slower, told, between
+    return slower, logged, between
 
 
 def leaves(pattern: Any, node: int) -> bool:

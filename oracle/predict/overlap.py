@@ -17,8 +17,8 @@ def longer(device: Array, more: Array, host: Array) -> Array:
     """What `more` seconds of the device make such a pass longer; no difference of near numbers."""
     after, before = together(device + more, host), together(device, host)
     cubes, square = more * (3 * device * (device + more) + more**2), after**2 + after * before
-    whole = square + before**2
-    return np.asarray(np.divide(cubes, whole, out=np.zeros_like(cubes), where=cubes > 0))
+    divisor = square + before**2
+    return np.asarray(np.divide(cubes, divisor, out=np.zeros_like(cubes), where=cubes > 0))
 
 
 # the messages of a pass may be sent in another too, under its own work: forward `again` where all
@@ -75,17 +75,18 @@ class Cover:
         full, so the first must wait for its share of the backward pass.
         """
         name, number = name or message.hides, np.maximum(calls, 1)
-        window, shown = self.work[name], self.shown[name]
-        own = self.own.get((message.over, name), 0.0)
+        window, shown_seconds = self.work[name], self.shown[name]
+        own_seconds = self.own.get((message.over, name), 0.0)
         if message.when == "step":
-            others = sum((each for (over, place), each in self.late.items()
-                          if place == name and over != message.over), np.zeros(1))  # fmt: skip
-            window = (together(window + shown, self.host[name]) - own) * (1 - 1 / number) + others
+            late = (seconds for (over, place), seconds in self.late.items()
+                    if place == name and over != message.over)  # fmt: skip
+            window = together(window + shown_seconds, self.host[name]) - own_seconds
+            window = window * (1 - 1 / number) + sum(late, np.zeros(1))
         elif message.over != "mesh":
-            window = window + shown - own
+            window = window + shown_seconds - own_seconds
         free = np.maximum(window - self.used.get((message.over, name), 0.0), 0.0)
-        least = seconds / number if edge is None else edge
-        left = np.where(calls > 0, np.maximum(seconds - free, least), 0.0)
+        least_left = seconds / number if edge is None else edge
+        left = np.where(calls > 0, np.maximum(seconds - free, least_left), 0.0)
         return np.where(may, left, seconds)
 
     def part(self, name: str, product: str) -> Array:
@@ -103,18 +104,18 @@ class Cover:
         """Count what messages hide under; `alone` where they hide otherwise in what is longer."""
         if alone:
             self.late[over, name] = self.late.get((over, name), 0.0) + left
-        for each in (name, *(() if alone else self.within.get(name, ()))):
-            self.used[over, each] = self.used.get((over, each), 0.0) + seconds - left
+        for place in (name, *(() if alone else self.within.get(name, ()))):
+            self.used[over, place] = self.used.get((over, place), 0.0) + seconds - left
         return left
 
     def show(self, name: str, exposed: Array, host: Array, over: str = "mesh") -> None:
         """Seconds of messages that make a pass longer, and what its host needs to launch them."""
-        for each in (name, *self.within.get(name, ())):
-            if each in self.shown:
-                self.shown[each] = self.shown[each] + exposed
-                self.own[over, each] = self.own.get((over, each), 0.0) + exposed
-            if each in self.host:
-                self.host[each] = self.host[each] + host
+        for place in (name, *self.within.get(name, ())):
+            if place in self.shown:
+                self.shown[place] = self.shown[place] + exposed
+                self.own[over, place] = self.own.get((over, place), 0.0) + exposed
+            if place in self.host:
+                self.host[place] = self.host[place] + host
 
 
 def slowed(exposed: Array, seconds: Array, lost: Array) -> Array:

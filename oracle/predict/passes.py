@@ -35,32 +35,32 @@ class StageMessages:
 def messages_of(talk: list[Priced], work: StageWork) -> StageMessages:
     """What all messages come to on each stage."""
     shape = work.forward.shape
-    found = {when: np.zeros(shape) for when in ("forward", "backward", "border")}
+    exposed = {when: np.zeros(shape) for when in ("forward", "backward", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
-    whole, ahead, later = (
+    sent_whole, ahead, later = (
         np.zeros(shape),
         np.zeros(shape),
         {when: np.zeros(shape) for when in OTHER},
     )
     after = [np.zeros(shape) for _ in range(1 + len(work.recomputed))]
-    for one in talk:
-        when = one.when
-        if when in found:
-            found[when] = found[when] + one.exposed - one.ahead
-        ahead = ahead + one.ahead
-        repeated = when == "forward" and not one.stays
-        for each in (when, "again") if repeated else (when,):
-            if each in host:
-                host[each] = host[each] + one.host
+    for message in talk:
+        when = message.when
+        if when in exposed:
+            exposed[when] = exposed[when] + message.exposed - message.ahead
+        ahead = ahead + message.ahead
+        repeated = when == "forward" and not message.stays
+        for place in (when, "again") if repeated else (when,):
+            if place in host:
+                host[place] = host[place] + message.host
         if repeated:
-            whole = whole + one.exposed
-        if when in later and not one.stays:
-            later[when] = later[when] + one.left(OTHER[when])
+            sent_whole = sent_whole + message.exposed
+        if when in later and not message.stays:
+            later[when] = later[when] + message.left(OTHER[when])
         if when == "step":
-            after = [each + one.left(longer_by(kind)) for kind, each in enumerate(after)]
+            after = [place + message.left(longer_by(kind)) for kind, place in enumerate(after)]
     return StageMessages(
-        found["forward"], found["backward"], later["forward"], later["backward"], tuple(after),
-        found["border"], ahead, (host["forward"], host["backward"], host["again"]), whole,
+        exposed["forward"], exposed["backward"], later["forward"], later["backward"], tuple(after),
+        exposed["border"], ahead, (host["forward"], host["backward"], host["again"]), sent_whole,
     )  # fmt: skip
 
 
@@ -100,30 +100,33 @@ def passes_of(
     messages belong to the gradient of the input.
     """
     size = len(work.segments)
-    both = recompute.mode[:, 0].astype(int) * size + same
-    used = np.zeros(both.max() + 1, bool)
-    used[both] = True
-    pairs, row = np.flatnonzero(used), (np.cumsum(used) - 1)[both]
+    mode_and_shard = recompute.mode[:, 0].astype(int) * size + same
+    used = np.zeros(mode_and_shard.max() + 1, bool)
+    used[mode_and_shard] = True
+    pairs, row = np.flatnonzero(used), (np.cumsum(used) - 1)[mode_and_shard]
     kind, same = (pairs // size)[:, None], pairs % size
-    again = np.zeros_like(work.forward[same]) + made_again(kind, work.recomputed, same)
+    remade_seconds = np.zeros_like(work.forward[same]) + made_again(kind, work.recomputed, same)
     ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
-    back, apart = sent.backward[same] + border, sent.input[same] + border
+    back, input_messages = sent.backward[same] + border, sent.input[same] + border
     host_ahead, host = (
-        (own + other)[same] for own, other in zip(work.host, sent.host[:2], strict=True)
+        (own_host + message_host)[same]
+        for own_host, message_host in zip(work.host, sent.host[:2], strict=True)
     )
     host = host + made_again(kind, work.host_recomputed, same)
     if not ideal:  # a full recomputation sends everything again but weights that are there
         part = repeated(kind, work, same)
         once_more = np.where(kind == 1 + STAGE, sent.whole[same], part * sent.again[same])
-        back, apart = back + once_more, apart + once_more
+        back, input_messages = back + once_more, input_messages + once_more
         host = host + part * sent.host[2][same]
     weight, late = work.weight[same], work.host_weight[same]
     crossed = longer(work.forward[same] + sent.forward[same], ahead, host_ahead)
-    crossed = crossed + longer(work.backward[same] + again + back - border, 0 * back + border, host)
+    crossed = crossed + longer(
+        work.backward[same] + remade_seconds + back - border, 0 * back + border, host
+    )
     return StagePasses(
         row, together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
-        together(work.backward[same] + again + back, host),
-        together(work.backward[same] - weight + again + apart, host - late),
-        together(weight, late), sent.forward[same] + ahead, back, apart, again, host_ahead, host,
-        crossed,
+        together(work.backward[same] + remade_seconds + back, host),
+        together(work.backward[same] - weight + remade_seconds + input_messages, host - late),
+        together(weight, late), sent.forward[same] + ahead, back, input_messages, remade_seconds,
+        host_ahead, host, crossed,
     )  # fmt: skip

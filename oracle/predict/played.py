@@ -35,13 +35,13 @@ def orders(plan: Plan) -> tuple[list[Order], Array]:
     columns = pipeline.schedule, pipeline.degree, pipeline.segments, pipeline.interleave
     table = np.hstack(columns)
     first, kind = distinct(table)
-    found = []
+    found_orders = []
     for number, *numbers in table[first].astype(int).tolist():
         order = Order(NAMES[number], *numbers)
         if order.schedule not in CLOSED and not SCHEDULES[order.schedule].fits(*numbers):
             order = order._replace(schedule="1f1b")
-        found.append(order)
-    return found, kind
+        found_orders.append(order)
+    return found_orders, kind
 
 
 def split(plan: Plan) -> bool:
@@ -59,8 +59,8 @@ def done(
     stage runs ahead while its first micro-batch is on its way. `seconds` says those of the kinds
     of turns, of some rows.
     """
-    some = unlike is not None and unlike.any()
-    if not (some or split(plan)):
+    any_unlike = unlike is not None and unlike.any()
+    if not (any_unlike or split(plan)):
         return
     every, kind = orders(plan)
     for number, order in enumerate(every):
@@ -68,5 +68,8 @@ def done(
         if order.schedule in CLOSED:
             rows = rows[unlike[rows]] if unlike is not None else rows[:0]
         if len(rows) and order.stages > 1:
-            turns = {name: each[:, : order.stages] for name, each in seconds(rows).items()}
+            turns = {
+                name: turn_seconds[:, : order.stages]
+                for name, turn_seconds in seconds(rows).items()
+            }
             yield rows, finish(order.schedule, order.micro_batches, order.chunks, turns)

@@ -45,11 +45,15 @@ def whole(model: Model) -> Floats:
 
 def computed_in(model: Model, device: Device, options: Options) -> str:
     """The precision that most of a network's FLOP are made in on a device."""
-    kernels, asked = options.software.kernels, options.precision
-    made = whole(model) * model.repeat
-    convolved = float(made @ masks.convolutions(model)) > made.sum() / 2
-    own = asked if options.ideal else kernels.computed(asked, device, convolved)
-    return precision_on(device, own)
+    kernels, flop_by_precision = options.software.kernels, options.precision
+    flop_made = whole(model) * model.repeat
+    convolved = float(flop_made @ masks.convolutions(model)) > flop_made.sum() / 2
+    row_flop = (
+        flop_by_precision
+        if options.ideal
+        else kernels.computed(flop_by_precision, device, convolved)
+    )
+    return precision_on(device, row_flop)
 
 
 def tokens(model: Model) -> float:
@@ -65,12 +69,12 @@ def rates(
 
     `remade` are shares of its units' passes forward that the room there is has made again.
     """
-    needed, again = counted(model)
+    needed, remade_flop = counted(model)
     mode = 0 if plan is None else int(plan.axis("recompute").mode[0, 0])
     samples, data = batch / seconds, model.dataset
     if mode == 1 + BEST:  # as many units as there is no room for
         more = np.zeros(len(model)) if remade is None else remade @ model.units[0]
-        again = (*again[:mode], float(2 * more @ whole(model)))
+        remade_flop = (*remade_flop[:mode], float(2 * more @ whole(model)))
     done, trained = samples * needed / devices, samples * tokens(model)
     epoch = None if data is None else data.samples / samples
     return {
@@ -80,7 +84,7 @@ def rates(
         "tokens_per_second_device": trained / devices or None,
         "flops_per_device": done,
         "mfu": done / peak,
-        "hfu": samples * (needed + again[mode]) / devices / peak,
+        "hfu": samples * (needed + remade_flop[mode]) / devices / peak,
         "device_hours_per_epoch": None if epoch is None else epoch * devices / HOUR,
         "device_hours_per_billion_tokens": 1e9 / trained * devices / HOUR if trained else None,
     }

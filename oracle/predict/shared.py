@@ -45,13 +45,13 @@ class Shared:
     @classmethod
     def of(
         cls, model: Model, system: System, plan: Plan, options: Options, lines: Lines,
-        whole: System | None = None,
+        whole_system: System | None = None,
     ) -> Shared:  # fmt: skip
         """Of plans on a system, which may be a partition of a whole."""
         kinds = Kinds.of(columns(plan))
         rows = rows_of(model, system, kinds.one_of_each(plan), options)
         rules, loads = rules_of(plan, model, options), Loads.of(model, system, plan, options)
-        rules += placed(plan, whole or system)
+        rules += placed(plan, whole_system or system)
         return cls(plan, kinds, rows, rules, system, options, lines, loads)
 
     @cached_property
@@ -61,8 +61,8 @@ class Shared:
         Nothing is sent, nothing waits but for samples, nothing is made again.
         """
         times, segments = self.rows.times, self.rows.state.segments
-        whole = self._through(times.forward + times.data + times.weight) * segments
-        work = self.kinds.spread(whole)[:, 0] / self.plan.axis("pipeline").degree[:, 0]
+        pass_seconds = self._through(times.forward + times.data + times.weight) * segments
+        work = self.kinds.spread(pass_seconds)[:, 0] / self.plan.axis("pipeline").degree[:, 0]
         return np.asarray(work if self.loads is None else np.maximum(work, self.loads.least))
 
     @cached_property
@@ -79,14 +79,16 @@ class Shared:
     def lightest(self) -> Array:
         """Share of a device's memory that each plan needs at least, whatever lies beside it."""
         device = self.system.device
-        found = self.rows.kinds.spread(memory.least(self.rows, device, self.options)[:, None])
-        found = self.kinds.spread(found) / float(self.options.max_memory or device.memory)
-        return np.asarray(np.broadcast_to(found, (len(self.plan), 1))[:, 0])
+        least_bytes = self.rows.kinds.spread(memory.least(self.rows, device, self.options)[:, None])
+        least_bytes = self.kinds.spread(least_bytes) / float(
+            self.options.max_memory or device.memory
+        )
+        return np.asarray(np.broadcast_to(least_bytes, (len(self.plan), 1))[:, 0])
 
-    def _through(self, each: Array) -> Array:
+    def _through(self, row_seconds: Array) -> Array:
         """(kinds, rows) → (plans, 1): the sum over all units."""
         units = self.rows.shard.model.units[0].sum(axis=0)[:, None]
-        return self.rows.kinds.spread(each @ units)
+        return self.rows.kinds.spread(row_seconds @ units)
 
     @cached_property
     def cuts(self) -> Cuts:
@@ -100,20 +102,20 @@ class Shared:
         kind = self.kinds.row[plans]
         work = rows.kinds.spread((times.forward + times.data + times.weight) @ model.units[0].T)
         stages = Stages.along(model, pipeline, self.cuts.edges[way])
-        each = stages.gather(self.kinds.spread(work)[plans])
+        device_seconds = stages.gather(self.kinds.spread(work)[plans])
         S = rows.state.segments * np.ones((len(self.kinds.first), 1))
-        most = each.max(axis=-1)
+        fullest = device_seconds.max(axis=-1)
         closed = np.isin(pipeline.schedule, [NAMES.index(name) for name in CLOSED])[:, 0]
-        drained = closed * (each.sum(axis=-1) - most) / pipeline.interleave[:, 0]
-        return np.asarray(S[kind, 0] * most + drained)
+        drained = closed * (device_seconds.sum(axis=-1) - fullest) / pipeline.interleave[:, 0]
+        return np.asarray(S[kind, 0] * fullest + drained)
 
     def block(self, plans: Array, way: Array) -> Block:
         """The estimate of some of these plans, each cut one way."""
-        few, same = self.kinds.take(plans, way)
-        mine = way[same.first]
-        rows = self.rows.take(few, mine)
-        load = workload(rows, self.options, self.cuts.edges[mine[rows.kinds.first]])
-        own = [rule.take(plans) for rule in self.rules]
+        shard_numbers, same = self.kinds.take(plans, way)
+        shard_way = way[same.first]
+        rows = self.rows.take(shard_numbers, shard_way)
+        load = workload(rows, self.options, self.cuts.edges[shard_way[rows.kinds.first]])
+        plan_rules = [rule.take(plans) for rule in self.rules]
         loads = None if self.loads is None else self.loads.take(plans)
-        return block(load, self.plan[plans], same.row, own, self.system, self.options, self.lines,
-                     loads)  # fmt: skip
+        return block(load, self.plan[plans], same.row, plan_rules, self.system, self.options,
+                     self.lines, loads)  # fmt: skip

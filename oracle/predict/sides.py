@@ -46,9 +46,9 @@ def jobs(system: System, plan: Plan) -> Iterator[tuple[Array, tuple[Part, ...]]]
     first, kind = distinct(np.hstack([on.parts, plan.devices]))
     for number, row in enumerate(first.tolist()):
         order = on.order(row)
-        known = () if any(n > len(system.partitions) for n in order) else order
-        every, devices = parts(system, known), plan.devices[row, 0]
-        used = tuple(one.number for one in every if one.first < devices)
+        named_partitions = () if any(n > len(system.partitions) for n in order) else order
+        every, devices = parts(system, named_partitions), plan.devices[row, 0]
+        used = tuple(part.number for part in every if part.first < devices)
         yield np.flatnonzero(kind == number), parts(system, used)
 
 
@@ -69,10 +69,10 @@ def peaks(system: System, plans: list[Plan], computed_in: Callable[[Device], str
     """FLOP/s of the mean device of each plan, by its datasheet; one for all of equal devices."""
     if not system.partitions:
         return np.array(system.device.peak[computed_in(system.device)])
-    found = []
+    mean_peaks = []
     for plan in plans:
         ((_, job),) = jobs(system, plan)
-        count = [min(one.devices, plan.devices[0, 0] - one.first) for one in job]
-        each = [one.view.device.peak[computed_in(one.view.device)] for one in job]
-        found.append(np.average(each, weights=count))
-    return np.array(found)
+        count = [min(part.devices, plan.devices[0, 0] - part.first) for part in job]
+        part_peaks = [part.view.device.peak[computed_in(part.view.device)] for part in job]
+        mean_peaks.append(np.average(part_peaks, weights=count))
+    return np.array(mean_peaks)

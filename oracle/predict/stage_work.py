@@ -110,28 +110,35 @@ def chosen(work: StageWork, choice: Choice | None) -> StageWork:
     """With what units make again where each chooses, and as much of what the host launches."""
     if choice is None:
         return work
-    most, launched = work.recomputed[BEST], work.host_recomputed[BEST]
-    share = np.divide(choice.again, most, out=np.zeros_like(choice.again), where=most > 0)
-    again, host = [*work.recomputed], [*work.host_recomputed]
-    again[BEST], host[BEST] = choice.again, launched * share
-    return replace(work, recomputed=tuple(again), host_recomputed=tuple(host))
+    most_seconds, launched = work.recomputed[BEST], work.host_recomputed[BEST]
+    share = np.divide(
+        choice.again, most_seconds, out=np.zeros_like(choice.again), where=most_seconds > 0
+    )
+    remade, host = [*work.recomputed], [*work.host_recomputed]
+    remade[BEST], host[BEST] = choice.again, launched * share
+    return replace(work, recomputed=tuple(remade), host_recomputed=tuple(host))
 
 
 def repeated(kind: Array, work: StageWork, same: Array) -> Array:
     """The share of a forward pass's messages that its recomputation sends once more, (n, p)."""
-    most, mine = work.recomputed[FULL][same], work.recomputed[BEST][same]
-    part = np.divide(mine, most, out=np.zeros_like(most + mine), where=most > 0)
-    whole = (kind == 1 + FULL) | (kind == 1 + STAGE)
-    return np.asarray(np.where(kind == 1 + BEST, np.minimum(part, 1.0), 1.0 * whole))
+    all_remade, chosen_remade = work.recomputed[FULL][same], work.recomputed[BEST][same]
+    part = np.divide(
+        chosen_remade,
+        all_remade,
+        out=np.zeros_like(all_remade + chosen_remade),
+        where=all_remade > 0,
+    )
+    sends_all = (kind == 1 + FULL) | (kind == 1 + STAGE)
+    return np.asarray(np.where(kind == 1 + BEST, np.minimum(part, 1.0), 1.0 * sends_all))
 
 
 def made_again(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
     """What each plan's kind of recomputation makes again, of all kinds."""
-    found: Any = 0.0
+    remade: Any = 0.0
     for kind, part in enumerate(parts, 1):
         if (mode == kind).any():
-            found = found + (mode == kind) * part[same]
-    return np.asarray(found)
+            remade = remade + (mode == kind) * part[same]
+    return np.asarray(remade)
 
 
 def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
@@ -185,16 +192,16 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
             casts = casts + CAST[precision]
         return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
 
-    beside: Array | float = 0.0
+    extra_seconds: Array | float = 0.0
     if options.optimizer == "muon":
-        beside = _orthogonal(load, device)
+        extra_seconds = _orthogonal(load, device)
     elif options.optimizer == "kfac":
-        beside = second_order.seconds(load, device, options)
+        extra_seconds = second_order.seconds(load, device, options)
     if options.profile is None:
-        return price(device, options.precision, weights) + beside
+        return price(device, options.precision, weights) + extra_seconds
     return np.asarray(
         options.profile.update(options.optimizer, weights, device, options.precision, price)
-        + beside
+        + extra_seconds
     )
 
 
@@ -205,8 +212,10 @@ def _orthogonal(load: Workload, device: Any) -> Array:
     ranks have parts of is made orthogonal part by part.
     """
     shard, model = load.shard, load.shard.model
-    held = np.maximum(model.column(lambda row: row.experts) / shard.visits, 1.0)
+    experts_held = np.maximum(model.column(lambda row: row.experts) / shard.visits, 1.0)
     columns = shard.channels * model.column(lambda row: float(np.prod(row.window)) / row.groups)
-    seconds = kernels.orthogonal(device, shard.filters, columns, held) * masks.matrices(model)
+    seconds = kernels.orthogonal(device, shard.filters, columns, experts_held) * masks.matrices(
+        model
+    )
     shares = load.shares("stated")
     return sum((load.total(seconds * (w > 0)) * share for w, share in shares), np.zeros(1))

@@ -45,15 +45,15 @@ class Cuts:
     @classmethod
     def joined(cls, model: Model, ways: Sequence[Sequence[tuple[int, ...]]], shape: Array) -> Cuts:
         """Of the ways of each shape, and the shape of each plan."""
-        every, units = [edges for some in ways for edges in some], len(model.units[1])
+        every, units = [edges for shape_ways in ways for edges in shape_ways], len(model.units[1])
         table = np.full((len(every), max(map(len, every))), units)
         for row, edges in zip(table, every, strict=True):
             row[: len(edges)] = edges
-        count = np.array([len(some) for some in ways])
+        count = np.array([len(shape_ways) for shape_ways in ways])
         begin, lean = np.cumsum(count) - count, np.zeros(len(every), bool)
-        for at, some in zip(begin.tolist(), ways, strict=True):
-            if len(some) > 1 and not model.pieces.links.plain:
-                lean[at + leanest(model, np.array(some))] = True
+        for first_way, shape_ways in zip(begin.tolist(), ways, strict=True):
+            if len(shape_ways) > 1 and not model.pieces.links.plain:
+                lean[first_way + leanest(model, np.array(shape_ways))] = True
         return cls(table, lean, begin[shape], count[shape])
 
     def pairs(self, plans: Array) -> tuple[Array, Array]:
@@ -75,16 +75,18 @@ class Cuts:
         which, way = self.pairs(plans)
         if (self.count[plans] <= MANY).all():
             return which, way
-        least, taken = bound(plans[which], way), np.full(len(which), np.inf)
+        least_seconds, priced_seconds = bound(plans[which], way), np.full(len(which), np.inf)
         best, rank = np.full(len(plans), np.inf), np.empty(len(which), int)
-        rank[np.lexsort((least, which))] = way - self.begin[plans[which]]  # of a plan's ways
+        rank[np.lexsort((least_seconds, which))] = (
+            way - self.begin[plans[which]]
+        )  # of a plan's ways
         for begin, end in pairwise([0, *LOOKS, np.inf]):
-            hopeful = least < best[which] * (1 - TIE)
-            some = np.flatnonzero((rank >= begin) & (rank < end) & hopeful)
-            if len(some):
-                taken[some] = seconds(plans[which[some]], way[some])
-                np.minimum.at(best, which[some], taken[some])
-        rows = first_fastest(which, taken)
+            hopeful = least_seconds < best[which] * (1 - TIE)
+            looked_at = np.flatnonzero((rank >= begin) & (rank < end) & hopeful)
+            if len(looked_at):
+                priced_seconds[looked_at] = seconds(plans[which[looked_at]], way[looked_at])
+                np.minimum.at(best, which[looked_at], priced_seconds[looked_at])
+        rows = first_fastest(which, priced_seconds)
         return which[rows], way[rows]
 
 
@@ -93,9 +95,9 @@ def first_fastest(which: Array, seconds: Array) -> Array:
     best = np.full(which[-1] + 1, np.inf)
     np.minimum.at(best, which, seconds)
     good = np.flatnonzero(seconds <= best[which] * (1 + TIE))
-    found = np.empty(len(best), int)
-    found[which[good[::-1]]] = good[::-1]  # the first is written last
-    return found
+    fastest_row = np.empty(len(best), int)
+    fastest_row[which[good[::-1]]] = good[::-1]  # the first is written last
+    return fastest_row
 
 
 def shapes_of(plan: Plan) -> tuple[Array, Array]:
@@ -110,16 +112,16 @@ def ways_of(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, .
     pipeline, units = plan.axis("pipeline"), len(model.units[1])
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     chunks = min(p * v, units)
-    said = options.edges
+    given_edges = options.edges
     if (edges := pipeline.edges(model)) and len(edges) == 1 + p * v:
-        said = said or edges
+        given_edges = given_edges or edges
     if chunks <= 1:
         return [(0, units)]
-    if len(said) == chunks + 1:
-        return [tuple(said)]
+    if len(given_edges) == chunks + 1:
+        return [tuple(given_edges)]
     if not pipeline.cuts[0, 0] and (dealt := even_cuts(model, chunks)) is not None:
         return [tuple(dealt.tolist())]
-    if said or options.ideal:
+    if given_edges or options.ideal:
         return [(-1,) * (chunks + 1)]
     return ways_to_cut(model, p, v, bool(pipeline.vee[0, 0]))
 
@@ -130,11 +132,11 @@ def leanest(model: Model, ways: Array) -> Array:
     Micro-batches in flight are all on each stage, or fewer the later it is.
     """
     stages, counts = ways.shape[1] - 1, model.pieces.counts
-    found: dict[int, None] = {}
-    for each in (counts @ model.kept, counts @ model.w):
-        running = np.append(0.0, np.cumsum(each))
+    lean_ways: dict[int, None] = {}
+    for unit_bytes in (counts @ model.kept, counts @ model.w):
+        running = np.append(0.0, np.cumsum(unit_bytes))
         chunks = running[ways[:, 1:]] - running[ways[:, :-1]]
         for flight in (np.ones(stages), np.arange(stages, 0, -1)):
             order = np.argsort((chunks * flight).max(axis=1), kind="stable")
-            found.update(dict.fromkeys(order[:LEAN].tolist()))
-    return np.array(list(found))
+            lean_ways.update(dict.fromkeys(order[:LEAN].tolist()))
+    return np.array(list(lean_ways))
