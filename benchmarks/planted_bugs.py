@@ -302,7 +302,7 @@ MUTANTS = (
          "return self.fold(behind) + self.received_ahead(borders)", "return self.fold(behind)",
          "pipeline_time::test_a_schedule_in_a_v_is_played_and_its_turn_is_free"),
     _bug("plan: a border is crossed behind a pipeline's last chunk", "stages",
-         "self.live if self.plain else self.crossed.sent", "True if self.plain else self.crossed.sent",
+         "self.live if self.plain else self.crossed", "True if self.plain else self.crossed",
          "table::test_a_plan_is_priced_in_a_table_as_alone"),
     _bug("plan: chunks that are not there have the last unit", "stages",
          "ended[..., :-1] = units", "ended[..., :-1], ended[..., -1] = units, units[..., -1]",
