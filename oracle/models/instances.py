@@ -6,6 +6,7 @@ output, and readers that want their inputs. Flattening and reshaping make no ten
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -81,3 +82,15 @@ def _order(model: Model) -> list[tuple[int, int]]:
                     runs.append([row])
             found += [(unit, row) for run in runs for _ in range(counts[run[0]]) for row in run]
     return found
+
+
+def equal_runs(rows: list[int], counts: Floats) -> Iterator[list[int]]:
+    """Runs of rows that recur equally often together; of rows that do not, each by itself."""
+    run: list[int] = []
+    for row in rows:
+        if run and (counts[row] != counts[run[-1]] or counts[row] < 2 or row != run[-1] + 1):
+            yield run
+            run = []
+        run.append(row)
+    if run:
+        yield run

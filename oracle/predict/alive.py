@@ -61,12 +61,12 @@ def pieces(model: Model) -> tuple[list[Piece], Array]:
     counts, _ = model.units
     kinds, unit = np.unique(counts, axis=0, return_inverse=True)
     segment = np.repeat(np.arange(len(model.segments)),
-                        [one.stop - one.start for one in model.segments])  # fmt: skip
+                        [run.stop - run.start for run in model.segments])  # fmt: skip
     unit_kinds = []
-    for one in kinds:
-        rows = np.flatnonzero(one)
+    for counts_of_kind in kinds:
+        rows = np.flatnonzero(counts_of_kind)
         columns = slice(int(rows[0]), int(rows[-1]) + 1)
-        repeats, within = one[columns], segment[columns]
+        repeats, within = counts_of_kind[columns], segment[columns]
         unlike = (within[1:] != within[:-1]) | (repeats[1:] != repeats[:-1])
         ends = np.append(unlike | (repeats[1:] < 2), True)
         stops = np.flatnonzero(ends)
@@ -111,9 +111,17 @@ class Rows:
         moving = working_rows(shard, workspace)
         handed, output_bytes = handed_rows(shard), made_rows(shard, model)
         borders = shard.software.borders
-        held = borders.held / np.atleast_2d(shard.spread if borders.scattered else 1.0)
+        held_share = borders.held / np.atleast_2d(shard.spread if borders.scattered else 1.0)
         return cls(
-            kept_bytes, rest, own_bytes, moving, handed, input_bytes, output_bytes, remakes, held
+            kept_bytes,
+            rest,
+            own_bytes,
+            moving,
+            handed,
+            input_bytes,
+            output_bytes,
+            remakes,
+            held_share,
         )
 
 
@@ -159,12 +167,12 @@ def _unit(model: Model, rows: Rows, piece: Piece) -> tuple[Array, ...]:
     loss, has = masks.losses(model)[piece.rows], piece.counts > 0
     return (
         input_bytes + (rest * piece.counts).sum(axis=-1), made_bytes,
-        _most(back, moving, has & ~loss), _most(back, moving, has & loss),
-        _most(all_kept, moving, has),
+        _largest(back, moving, has & ~loss), _largest(back, moving, has & loss),
+        _largest(all_kept, moving, has),
     )  # fmt: skip
 
 
-def _most(values: Array, moving: Array, rows: Array) -> Array:
+def _largest(values: Array, moving: Array, rows: Array) -> Array:
     """The largest of some rows, with its gradients."""
     if not rows.any():
         return np.full(1, -np.inf + 0j)
@@ -220,8 +228,8 @@ class Chunks:
             return chunks
         first = stages.seated(stages.first(rows.given[:, stages.begin]))
         rest = first + stages.seated(sent(stages, rows))
-        turns = {kind: rest if kind == "forward" else first + held
-                 for kind, held in chunks.turns.items()}  # fmt: skip
+        turns = {kind: rest if kind == "forward" else first + chunk_bytes
+                 for kind, chunk_bytes in chunks.turns.items()}  # fmt: skip
         return cls(rest, chunks.made + first, turns)
 
 
@@ -313,7 +321,7 @@ def peaks(
     flights, in_turn = np.zeros((len(every), stages.devices)), np.zeros(len(every), bool)
     for number, order in enumerate(every):
         if order.chunks == 1 and SCHEDULES[order.schedule].ahead is not None:
-            in_turn[number], flights[number, : order.stages] = True, _beside(order)
+            in_turn[number], flights[number, : order.stages] = True, _flights(order)
     peak_bytes = _in_turn(parts, shard_row, width, flights[kind])
     if not in_turn.all():
         _by_state(parts, shard_row, width, every, np.where(in_turn[kind], -1, kind), peak_bytes)
@@ -347,7 +355,7 @@ def _by_state(
             peak_bytes[moment, rows, stages] = np.maximum.reduce(by_turn)[back.ravel()]
 
 
-def _beside(order: Order) -> list[int]:
+def _flights(order: Order) -> list[int]:
     """Micro-batches in flight beside the one that runs back, at most, by stage.
 
     Where each has a chunk, and passes forward and back in turn.
@@ -373,7 +381,7 @@ def _columns(parts: Sequence[Array], width: int) -> Array:
 def _during(in_flight_bytes: tuple[Array, Array], turn_bytes: Array, states: OfStages) -> Array:
     """(plans, stages) the most that is there during turns of a kind."""
     rest, made_bytes = (
-        each.transpose(2, 0, 1) for each in in_flight_bytes
+        in_flight.transpose(2, 0, 1) for in_flight in in_flight_bytes
     )  # (stages, plans, chunks)
     stage = np.arange(len(states.chunk))[:, None]
     state_bytes = rest @ states.kept + turn_bytes[:, states.chunk, stage].swapaxes(0, 1)

@@ -92,21 +92,21 @@ WORDS = {"forward": "the pass forward", "backward": "the pass back",
          "input": "the gradient of the input", "weight": "the gradient of the weights"}  # fmt: skip
 
 
-def workload_of(shown: Estimate, row: int = 0) -> Workload:
+def workload_of(estimate: Estimate, row: int = 0) -> Workload:
     """The shard and stages of one plan, cut as the estimate has them."""
-    work, options = shown.work[row], shown.options
-    model = shown.model.under(options.software.kernels)
-    system = shown.machine("memory over time", row)
+    work, options = estimate.work[row], estimate.options
+    model = estimate.model.under(options.software.kernels)
+    system = estimate.machine("memory over time", row)
     return workload(rows_of(model, system, work.plan, options), options, work.edges)
 
 
-def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timeline:
+def timeline(estimate: Estimate, row: int = 0, stage: int | None = None) -> Timeline:
     """One plan's allocations on a stage, the one that needs most if none is named."""
-    if shown.options.ideal:
+    if estimate.options.ideal:
         reason = "under ideal assumptions all is there all the time"
         raise refusal("memory", reason, "leave `--ideal` out")
-    load, steps = workload_of(shown, row), trace(shown.work[row])
-    stage_number = int(shown.stage[row]) if stage is None else stage
+    load, steps = workload_of(estimate, row), trace(estimate.work[row])
+    stage_number = int(estimate.stage[row]) if stage is None else stage
     if not 0 <= stage_number < steps.stages:
         raise refusal("memory", f"there is no stage {stage_number}", f"0 to {steps.stages - 1}")
     turns = 2 * steps.stages * steps.micro_batches * steps.chunks
@@ -117,13 +117,13 @@ def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timelin
         _ = steps.spans
     except ValueError as error:
         raise refusal("memory", str(error)) from None
-    words = chosen(shown, row)
-    return _played(Stage(load, stage_number, steps.schedule, shown.options, words), steps)
+    words = chosen(estimate, row)
+    return _played(Stage(load, stage_number, steps.schedule, estimate.options, words), steps)
 
 
-def chosen(shown: Estimate, row: int = 0) -> tuple[str, ...]:
+def chosen(estimate: Estimate, row: int = 0) -> tuple[str, ...]:
     """What each unit of the model does with its activations, where units choose to remake any."""
-    work = shown.work[row]
+    work = estimate.work[row]
     words = () if work.block.choice is None else work.block.choice.words(work.at)
     if set(words) - {"keep", "recompute"}:
         raise refusal("memory", "activations that leave the device for a while are not played",

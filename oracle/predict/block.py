@@ -99,7 +99,9 @@ class Block:
     def broken(self, row: int) -> tuple[str, ...]:
         """Every limit that one plan breaks, in words."""
         pairs = ((rule, float(rule.wanted[row]), float(rule.allowed[row])) for rule in self.rules)
-        return tuple(rule.says(wanted, most) for rule, wanted, most in pairs if not wanted <= most)
+        return tuple(
+            rule.says(needed, allowed) for rule, needed, allowed in pairs if not needed <= allowed
+        )
 
     def origin(self, row: int) -> dict[str, dict[str, Any]]:
         """Where each part of one plan comes from, and whether it lies outside what was measured.
@@ -247,7 +249,7 @@ def sources_of(load: Workload, system: System, options: Options) -> Sources:
     """
     shards, spread = split(load.shard.model, load.plan, options), load.kinds.spread
     seconds = passes(shards, system.device, options.precision, options.profile)
-    weights = load.held("stated")
+    weights = load.weights_of("stated")
     ahead, back, update = provenance(shards, seconds, weights, system.device, options)
     return ahead.spread(spread), back.spread(spread), update
 
@@ -281,7 +283,9 @@ class Table:
         def keep() -> tuple[memory.Held, list[Rule]]:
             left = None if choice is None else choice.left
             part, part_row = (load, same) if rows is None or choice is not None else load.part(same)
-            held_bytes = memory.held(part, plan, part_row, self.system.device, self.options, left)
+            held_bytes = memory.held_bytes(
+                part, plan, part_row, self.system.device, self.options, left
+            )
             reads = [] if read is None else read.rules
             return held_bytes, limits([*rules, *reads], plan, self.system, held_bytes, self.options)
 

@@ -86,9 +86,9 @@ def room_for(system: System, plans: Iterable[str | Plan], grow: bool = False) ->
 USUAL = {"tokens": "megatron-core", "pictures": "plain"}
 
 
-def _software(said: Any, tokens: bool, ideal: bool) -> Software:
-    if said is not None:
-        return opened_software(said)
+def _software(software_name: Any, tokens: bool, ideal: bool) -> Software:
+    if software_name is not None:
+        return opened_software(software_name)
     return PLAIN if ideal else _usual(USUAL["tokens" if tokens else "pictures"])
 
 
@@ -129,19 +129,24 @@ def _check_second_order(model: Model, ideal: bool) -> None:
         hint = "another optimizer, or without --ideal"
         raise refusal("options", "the published table has no second-order update", hint)
     if masks.experts(model).any():
-        what = "K-FAC is not defined for experts, which see tokens of their own"
-        raise refusal("options", f"{model.name}: {what}", "another optimizer")
+        complaint = "K-FAC is not defined for experts, which see tokens of their own"
+        raise refusal("options", f"{model.name}: {complaint}", "another optimizer")
 
 
 def _check_algorithm(algorithm: str | None, system: System) -> None:
     if algorithm is None or nccl.version_asked(algorithm):
         return
-    known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
+    names = {
+        "best",
+        "nccl",
+        *ALIASES,
+        *(name for algorithms in ALGORITHMS.values() for name in algorithms),
+    }
     bare, _, number = algorithm.partition(":")
     by = next((table[bare] for table in ALGORITHMS.values() if bare in table), None)
     numbered = by is not None and type(by).of is not Algorithm.of and number.isdigit()
-    if algorithm not in known and not (numbered and int(number)):
-        hint = suggest(algorithm, sorted(known), "known")
+    if algorithm not in names and not (numbered and int(number)):
+        hint = suggest(algorithm, sorted(names), "known")
         raise refusal("options", f"no algorithm is called `{algorithm}`", hint)
     if why := lacking(system, ALIASES.get(algorithm, algorithm)):
         raise refusal("options", f"`{algorithm}`: {why}", "another algorithm, or the level's key")

@@ -93,7 +93,7 @@ def _arriving(data: Data) -> Array:
     return np.asarray(np.where(everybody, density * ranks, sparse_entries))
 
 
-def held(load: Workload, options: Options) -> Array:
+def rest_bytes(load: Workload, options: Options) -> Array:
     """Bytes of what was left out, kept until the next step: (plans, p)."""
     data = load.plan.axis("data")
     if not special(data) or load.shard.ideal or load.shard.model.training.forward:

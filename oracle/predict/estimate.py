@@ -185,8 +185,8 @@ class Estimate(Tabular):
         expected = estimate(
             self.model, self.system, self.plans[:1], float(self.batch[0]), plain_options
         )
-        took, due = (sum(float(shown.compute[part][0]) for part in ("forward", "backward"))
-                     for shown in (self, expected))  # fmt: skip
+        took, due = (sum(float(estimate_of.compute[part][0]) for part in ("forward", "backward"))
+                     for estimate_of in (self, expected))  # fmt: skip
         words += elsewhere(self.options, self.model.name)
         return [*words, *of_profile(self.system, took / max(due, 1e-30))]
 
@@ -263,9 +263,9 @@ class Estimate(Tabular):
         """The precision that most of the network's FLOP are made in on a device."""
         return computed_in(self.model, device, self.options)
 
-    def machine(self, what: str, row: int = 0) -> System:
+    def machine(self, question: str, row: int = 0) -> System:
         """The machine that one plan runs on: refused where what is asked is told of one alone."""
-        return machine_of(self.system, lambda: self.work[row].plan, what)
+        return machine_of(self.system, lambda: self.work[row].plan, question)
 
     def rates(self, row: int = 0) -> dict[str, Any]:
         """What one plan trains in a second, in the units of the field."""

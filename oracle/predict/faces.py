@@ -154,8 +154,8 @@ class Faces:
         numbers = self.number.tolist()
         every = [_replicas(mesh)[0][k] for mesh, k in zip(self.meshes, numbers, strict=True)]
         padded = np.zeros((len(every), max(map(len, every)), every[0].shape[-1]), int)
-        for mine, ranks in zip(padded, every, strict=True):
-            mine[: len(ranks)] = ranks
+        for face_ranks, ranks in zip(padded, every, strict=True):
+            face_ranks[: len(ranks)] = ranks
         return padded
 
     @property

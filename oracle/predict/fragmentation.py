@@ -123,9 +123,9 @@ class Replay:
         pool.put(block)
 
     def _now(self) -> tuple[int, int, int]:
-        return self.tensors, self.reserved, self._whole()
+        return self.tensors, self.reserved, self._pinned_bytes()
 
-    def _whole(self) -> int:
+    def _pinned_bytes(self) -> int:
         """Bytes that cannot be given back: of segments in use, of one that grows its used pages."""
         if not self.rules.expandable:
             return self.pinned

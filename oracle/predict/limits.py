@@ -53,7 +53,7 @@ def placed(plan: Plan, system: System) -> list[Rule]:
     names = ", ".join(f"{n} {number.name}" for n, number in enumerate(system.partitions, 1))
     return [
         Rule(plan.devices[:, 0], room,
-             lambda wanted, most: f"{wanted:g} devices, but the partitions have {most:g}"),
+             lambda needed, allowed: f"{needed:g} devices, but the partitions have {allowed:g}"),
         Rule.never(unknown[:, None], f"{system.name} has the partitions {names}"),
         Rule.never(uneven[:, None], "there is one share for each partition that a plan is on"),
     ]  # fmt: skip
@@ -66,12 +66,12 @@ def limits(
     all_rules = [*rules]
     all_rules.append(
         Rule(plan.devices[:, 0], np.full(len(plan), float(system.devices)),
-             lambda needed_bytes, most: f"{needed_bytes:g} devices, but {system.name} has {most:g}")
+             lambda devices, size: f"{devices:g} devices, but {system.name} has {size:g}")
     )  # fmt: skip
     capacity = float(options.max_memory or system.device.memory)
     sure = NormalDist().inv_cdf(1 - options.risk) if options.risk != 0.5 else 0.0
     if np.any(held_bytes.beside):
-        all_rules += beside(system, held_bytes, len(plan))
+        all_rules += host_rules(system, held_bytes, len(plan))
     needed_bytes = (
         held_bytes.total if options.ideal else held_bytes.total + sure * held_bytes.deviation
     )
@@ -80,7 +80,7 @@ def limits(
     return all_rules
 
 
-def beside(system: System, held_bytes: Held, plans: int) -> list[Rule]:
+def host_rules(system: System, held_bytes: Held, plans: int) -> list[Rule]:
     """Room for what devices do not hold: in the memory of their host, or on its disks."""
     bytes_, disk = np.broadcast_to(held_bytes.beside, plans), np.asarray(held_bytes.on_disk) > 0
     local = None if system.storage is None else system.storage.local
@@ -99,20 +99,20 @@ def beside(system: System, held_bytes: Held, plans: int) -> list[Rule]:
         if not needed_bytes.any():
             continue
 
-        def says(needed_bytes: float, most: float, name: str = name, key: str = key) -> str:
-            if not most:
+        def says(needed_bytes: float, allowed: float, name: str = name, key: str = key) -> str:
+            if not allowed:
                 return f"nobody says what room the {name} has: `{key}` of the system"
-            return f"needs {show(needed_bytes, 'B')} of {show(most, 'B')} a node, in the {name}"
+            return f"needs {show(needed_bytes, 'B')} of {show(allowed, 'B')} a node, in the {name}"
 
         rules.append(Rule(needed_bytes, np.full(plans, room or 0.0), says, room=True))
     return rules
 
 
-def _unsure(risk: float, wanted: float, allowed: float) -> str:
-    return (f"needs {show(wanted, 'B')} of {show(allowed, 'B')} a device to fit with "
-            f"{100 * (1 - risk):g} %: {show(wanted - allowed, 'B')} short")  # fmt: skip
+def _unsure(risk: float, needed: float, allowed: float) -> str:
+    return (f"needs {show(needed, 'B')} of {show(allowed, 'B')} a device to fit with "
+            f"{100 * (1 - risk):g} %: {show(needed - allowed, 'B')} short")  # fmt: skip
 
 
-def _short_of_memory(wanted: float, allowed: float) -> str:
-    return (f"needs {show(wanted, 'B')} of {show(allowed, 'B')} a device: "
-            f"{show(wanted - allowed, 'B')} short")  # fmt: skip
+def _short_of_memory(needed: float, allowed: float) -> str:
+    return (f"needs {show(needed, 'B')} of {show(allowed, 'B')} a device: "
+            f"{show(needed - allowed, 'B')} short")  # fmt: skip

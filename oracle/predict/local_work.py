@@ -32,12 +32,14 @@ def local(load: Workload) -> tuple[Array, Array, Array]:
     return S * (ahead + data + weight), flop, S * through * times_moved
 
 
-def amounts(shown: Estimate, row: int = 0) -> tuple[float, float]:
+def amounts(estimate: Estimate, row: int = 0) -> tuple[float, float]:
     """FLOP and bytes through memory of a device, of the stage that sets the pace of one plan."""
-    work, options = shown.work[row], shown.options
-    model = shown.model.under(options.software.kernels)
+    work, options = estimate.work[row], estimate.options
+    model = estimate.model.under(options.software.kernels)
     load = workload(
-        rows_of(model, shown.machine("its own work", row), work.plan, options), options, work.edges
+        rows_of(model, estimate.machine("its own work", row), work.plan, options),
+        options,
+        work.edges,
     )
     stage = int(work.block.step.stage[work.row])
     _, flop, moved = local(load)

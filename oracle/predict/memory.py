@@ -70,7 +70,7 @@ class Left:
     away: Array  # bytes that lie beside the device, of all micro-batches in flight
 
 
-def held(
+def held_bytes(
     load: Workload, plan: Plan, same: Array, device: Device, options: Options,
     left: Left | None = None, among: Array | None = None,
 ) -> Held:  # fmt: skip
@@ -160,22 +160,22 @@ def standing(load: Workload, options: Options) -> Standing:
     ahead = 1 + software.gather.prefetch
     gathered = ahead * _gathered(load) * load.shard.gathered
     fixed = {
-        "weights": load.held("stored") * width * weights_here,
-        "gradients": load.held("graded") * software.exchange.buffer(precision) * graded_here
-        + encoding.held(load, options),
-        "optimizer": load.held("stated", shard.slots) * state_here,
+        "weights": load.weights_of("stored") * width * weights_here,
+        "gradients": load.weights_of("graded") * software.exchange.buffer(precision) * graded_here
+        + encoding.rest_bytes(load, options),
+        "optimizer": load.weights_of("stated", shard.slots) * state_here,
     }
     if software.convolution.shared and (every := load.times.workspace) is not None:
         fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if options.optimizer == "kfac":
-        fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
+        fixed["optimizer"] = fixed["optimizer"] + second_order.factor_bytes(load, options)
     # beside the device gradients are fp32, of what is renewed there
-    beside_bytes = load.held("stored") * width * (1 - weights_here) + (
-        load.held("stated", shard.beside) * (1 - state_here)
-        + load.held("stated", 4.0) * (1 - updated_here)
+    beside_bytes = load.weights_of("stored") * width * (1 - weights_here) + (
+        load.weights_of("stated", shard.beside) * (1 - state_here)
+        + load.weights_of("stated", 4.0) * (1 - updated_here)
     )
     copies = load.total(shard.learned) * software.state.copies(precision)
-    update_bytes = load.held("stated") * software.state.updating(precision) * updated_here
+    update_bytes = load.weights_of("stated") * software.state.updating(precision) * updated_here
     buffers = ahead * _gathered(load, trained=True) * software.exchange.buffer(precision) + copies
     buffers = buffers + _buckets(load, options)
     if options.optimizer == "kfac":
@@ -226,7 +226,7 @@ def room(
     )
 
 
-def least(load: Rows, device: Device, options: Options) -> Array:
+def least_bytes(load: Rows, device: Device, options: Options) -> Array:
     """(kinds,) bytes that a device must have for plans of these rows, as surely as is asked for.
 
     Whatever lies beside it, is made again or is on another stage: while a row runs back there are

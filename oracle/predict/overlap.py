@@ -50,7 +50,7 @@ class Cover:
     ) -> None:  # fmt: skip
         self.work, self.host, self.parts, self.within = work, host, parts or {}, within or {}
         self.used: dict[tuple[str, str], Array] = {}  # by link and pass
-        self.shown = {name: np.zeros_like(each) for name, each in work.items()}
+        self.shown = {name: np.zeros_like(seconds) for name, seconds in work.items()}
         self.own: dict[tuple[str, str], Array] = {}  # of that, what each link shows
         self.late: dict[tuple[str, str], Array] = {}  # and what it shows of a step's messages
 

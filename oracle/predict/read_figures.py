@@ -18,32 +18,32 @@ def figures(read: Read, row: int) -> dict[str, Any]:
     names, question = list(read.loads.modes), read.loads.question
     name, kind = names[int(read.mode[row])], int(read.loads.row[row])
     mode, step = read.loads.modes[name], float(read.seconds[row])
-    work, steps = float(read.work[row]), _at(question.steps, kind)
-    others = [_other(read, each, row, kind) for each in MODES if each != name]
+    work, steps = float(read.work[row]), _of_kind(question.steps, kind)
+    alternatives = [_alternative(read, way, row, kind) for way in MODES if way != name]
     once = float(read.before(name, read.seconds)[row])
     first = float(read.first(name, read.seconds)[row])
     bound = bound_by(mode, kind, work, step)
     return {
         "mode": name,
         "where": MODES[name].where,
-        "seconds": _finite(_at(mode.load + np.asarray(mode.alone), kind)),
+        "seconds": _finite(_of_kind(mode.load + np.asarray(mode.alone), kind)),
         "exposed": max(step - work, 0.0),
         "first_epoch": first * steps,
         "once": once,
-        "staging": _at(mode.staging, kind) if question.machine.shared is not None else None,
-        "listing": _at(mode.listing, kind),
+        "staging": _of_kind(mode.staging, kind) if question.machine.shared is not None else None,
+        "listing": _of_kind(mode.listing, kind),
         "bound_by": bound,
         "cause": _cause(read, name, kind, bound),
-        "terms": {term: _at(took, kind) for term, took in mode.terms.items()},
-        "files": _at(mode.opens, kind),
-        "bytes": _at(mode.nbytes, kind),
-        "files_per_second": _at(mode.opens, kind) / step,
-        "bytes_per_second": _at(mode.nbytes, kind) / step,
-        "nodes": _at(question.reading(name == "spatial"), kind),
+        "terms": {term: _of_kind(took, kind) for term, took in mode.terms.items()},
+        "files": _of_kind(mode.opens, kind),
+        "bytes": _of_kind(mode.nbytes, kind),
+        "files_per_second": _of_kind(mode.opens, kind) / step,
+        "bytes_per_second": _of_kind(mode.nbytes, kind) / step,
+        "nodes": _of_kind(question.reading(name == "spatial"), kind),
         "shuffle": question.shuffle.text,
         "assumed": list(read.assumed),
-        "alternatives": others,
-        "pays_after": _pays(step, once, steps, others),
+        "alternatives": alternatives,
+        "pays_after": _pays(step, once, steps, alternatives),
     }
 
 
@@ -52,66 +52,68 @@ def bound_by(mode: Reading, kind: int, work: float, step: float) -> str:
 
     Reading that is done in time may still deal out parts, or slow the exchange on the same ports.
     """
-    alone, load = _at(mode.alone, kind), _at(mode.load, kind)
+    alone, load = _of_kind(mode.alone, kind), _of_kind(mode.load, kind)
     if load <= work < step:
         return "scatter" if alone > (step - work) / 2 else "network"
-    terms = {term: _at(took, kind) for term, took in mode.terms.items()}
+    terms = {term: _of_kind(took, kind) for term, took in mode.terms.items()}
     return max(terms, key=lambda term: terms[term], default="")
 
 
-def _other(read: Read, name: str, row: int, kind: int) -> dict[str, Any]:
+def _alternative(read: Read, name: str, row: int, kind: int) -> dict[str, Any]:
     """A way to read that a plan does not take: what a step would be with it."""
     mode = read.loads.of_name(name)
-    barred = bool(_at(mode.barred, kind))
+    barred = bool(_of_kind(mode.barred, kind))
     if mode.why or barred:
         return {"mode": name, "step": None, "exposed": None, "once": None, "possible": False,
                 "why": mode.why or mode.bar}  # fmt: skip
-    step, short = float(read.steps[name][row]), _at(mode.short, kind)
+    step, short = float(read.steps[name][row]), _of_kind(mode.short, kind)
     why = f"the disks of each node lack {show(short, 'B')}" if short > 0 else ""
     once = float(read.before(name, read.steps[name])[row])
     return {"mode": name, "step": step, "exposed": max(step - float(read.work[row]), 0.0),
             "once": once, "possible": not why, "why": why}  # fmt: skip
 
 
-def _pays(step: float, once: float, steps: float, others: list[dict[str, Any]]) -> Any:
+def _pays(step: float, once: float, steps: float, alternatives: list[dict[str, Any]]) -> Any:
     """Epochs after which what is done once has paid, against all ways that ask for less of it."""
-    less = [each for each in others if each["possible"] and each["once"] < NEAR * once
-            and each["step"] > step / NEAR]  # fmt: skip
+    less = [way for way in alternatives if way["possible"] and way["once"] < NEAR * once
+            and way["step"] > step / NEAR]  # fmt: skip
     if not less:
         return None
-    each = {one["mode"]: (once - one["once"]) / (steps * (one["step"] - step)) for one in less}
-    against = max(each, key=lambda name: each[name])
-    return {"epochs": each[against], "against": against}
+    epochs_until = {
+        way["mode"]: (once - way["once"]) / (steps * (way["step"] - step)) for way in less
+    }
+    against = max(epochs_until, key=lambda name: epochs_until[name])
+    return {"epochs": epochs_until[against], "against": against}
 
 
 def _cause(read: Read, name: str, kind: int, bound: str) -> str:
     """What takes the longest, in words: who waits for what."""
     mode, shared = read.loads.modes[name], read.loads.question.machine.shared
-    where = MODES[name].where
-    files, nbytes = _at(mode.opens, kind), _at(mode.nbytes, kind)
-    nodes = _at(read.loads.question.reading(name == "spatial"), kind)
-    each, opens = f"{show(nbytes / nodes, 'B')} a node and step", files / nodes
+    store = MODES[name].where
+    files, nbytes = _of_kind(mode.opens, kind), _of_kind(mode.nbytes, kind)
+    nodes = _of_kind(read.loads.question.reading(name == "spatial"), kind)
+    bytes_each, opens = f"{show(nbytes / nodes, 'B')} a node and step", files / nodes
     if name in ("shared", "cached", "spatial") and shared is not None:
-        where = "the shared file system"
+        store = "the shared file system"
         if bound == "metadata":
             rate = (shared.metadata or np.inf) / file_system.OPERATIONS[shared.kind]
-            return f"metadata of {where}: {files:,.0f} opens at {show(rate, '/s')}"
+            return f"metadata of {store}: {files:,.0f} opens at {show(rate, '/s')}"
         rate = file_system.stream(shared)
         if bound == "latency" and nbytes / nodes / rate > opens * (shared.open or 0.0):
-            return f"single reads of {where}: {each}, {show(rate, 'B/s')} each"
+            return f"single reads of {store}: {bytes_each}, {show(rate, 'B/s')} each"
     return {
-        "bandwidth": f"bandwidth of {where}: {each}",
-        "latency": f"latency of {where}: {opens:,.0f} opens a node and step",
-        "memory": f"memory of each node: {each}",
-        "network": f"the ports of each node, beside the exchange: {each}",
-        "decode": f"the cores of each node, which unpack {each}",
+        "bandwidth": f"bandwidth of {store}: {bytes_each}",
+        "latency": f"latency of {store}: {opens:,.0f} opens a node and step",
+        "memory": f"memory of each node: {bytes_each}",
+        "network": f"the ports of each node, beside the exchange: {bytes_each}",
+        "decode": f"the cores of each node, which unpack {bytes_each}",
         "scatter": "ranks that read whole samples deal out their parts",
     }.get(bound, bound)
 
 
-def _at(values: Any, kind: int) -> float:
-    found = np.asarray(values, float)
-    return float(found if found.ndim == 0 else found[kind if len(found) > 1 else 0])
+def _of_kind(values: Any, kind: int) -> float:
+    column = np.asarray(values, float)
+    return float(column if column.ndim == 0 else column[kind if len(column) > 1 else 0])
 
 
 def _finite(value: float) -> float:

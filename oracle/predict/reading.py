@@ -74,14 +74,14 @@ class Loads:
         samples = Samples.of(model.dataset)
         assert samples is not None
         batch, devices, groups, parts = (
-            np.broadcast_to(each, (len(plan), 1))[:, 0] for each in _asked(plan)
+            np.broadcast_to(column, (len(plan), 1))[:, 0] for column in _storage_columns(plan)
         )
         first, row = distinct(np.stack([batch, devices, groups, parts], axis=-1))
-        known, kinds = cache_of(system), np.stack([batch, devices, groups, parts])[:, first]
+        system_cache, kinds = cache_of(system), np.stack([batch, devices, groups, parts])[:, first]
         key = ("reading", model.dataset, options.reading, options.shuffle, options.epochs,
                kinds.tobytes())  # fmt: skip
-        if key in known:  # the same kinds come up again and again in a search
-            alike: Loads = known[key]
+        if key in system_cache:  # the same kinds come up again and again in a search
+            alike: Loads = system_cache[key]
             return alike.over(row)
         inner = parts[first] <= system.node  # ranks that share a sample sit in one node
         question = Question(
@@ -89,26 +89,26 @@ class Loads:
             groups[first], parts[first], shuffle(options.shuffle),
             np.where(inner, system.levels[0].bandwidth, 0.0), options.epochs,
         )  # fmt: skip
-        wanted = MODES if options.reading == "best" else (options.reading,)
-        found = cls(question, {name: MODES[name](question) for name in wanted}, row)
-        known[key] = found.over(np.arange(len(first)))
-        return found.over(row)
+        ways = MODES if options.reading == "best" else (options.reading,)
+        loads = cls(question, {name: MODES[name](question) for name in ways}, row)
+        system_cache[key] = loads.over(np.arange(len(first)))
+        return loads.over(row)
 
     def take(self, rows: Array) -> Loads:
         return self.over(self.row[rows])
 
     def over(self, row: Array) -> Loads:
         """The same kinds of other plans."""
-        found = Loads(self.question, self.modes, row)
-        found.__dict__["table"] = self.table  # worked out once
-        return found
+        loads = Loads(self.question, self.modes, row)
+        loads.__dict__["table"] = self.table  # worked out once
+        return loads
 
     @cached_property
     def table(self) -> Table:
         """All ways to read, one under the other."""
         modes, shape = list(self.modes.values()), np.shape(self.question.batch)
         load, alone, once = (
-            np.stack([np.broadcast_to(each, shape) for each in column])
+            np.stack([np.broadcast_to(values, shape) for values in column])
             for column in (
                 [np.where(mode.possible, mode.load, 0.0) for mode in modes],
                 [np.where(mode.possible, mode.alone, np.inf) for mode in modes],
@@ -122,15 +122,15 @@ class Loads:
     @cached_property
     def least(self) -> Array:
         """(n,) seconds that no step is faster than, however it reads."""
-        least = (self.table.load + self.table.alone).min(axis=0)
-        return np.where(np.isfinite(least), least, 0.0)[self.row]
+        least_seconds = (self.table.load + self.table.alone).min(axis=0)
+        return np.where(np.isfinite(least_seconds), least_seconds, 0.0)[self.row]
 
     def of_name(self, name: str) -> Reading:
         """One way to read, chosen from or not."""
-        return self.modes[name] if name in self.modes else self._others[name]
+        return self.modes[name] if name in self.modes else self._not_chosen_from[name]
 
     @cached_property
-    def _others(self) -> dict[str, Reading]:
+    def _not_chosen_from(self) -> dict[str, Reading]:
         return {name: mode(self.question) for name, mode in MODES.items() if name not in self.modes}
 
     def column(self, values: float | Array) -> Array:
@@ -144,14 +144,14 @@ class Loads:
 
 def machine_of(system: System) -> Machine:
     """The storage of a system, with what is assumed of it."""
-    known = cache_of(system)
-    if "storage" not in known:
-        known["storage"] = Machine.of(system, *node_ports(system))
-    found: Machine = known["storage"]
-    return found
+    system_cache = cache_of(system)
+    if "storage" not in system_cache:
+        system_cache["storage"] = Machine.of(system, *node_ports(system))
+    machine: Machine = system_cache["storage"]
+    return machine
 
 
-def _asked(plan: Plan) -> tuple[Array, Array, Array, Array]:
+def _storage_columns(plan: Plan) -> tuple[Array, Array, Array, Array]:
     """Of each plan: batch, devices, groups with samples of their own, parts of a sample."""
     groups = parts = np.ones_like(plan.batch)
     for axis in plan.lean:
@@ -181,7 +181,8 @@ class Read:
         if mode.why:
             return work
         load, alone, network = (
-            times * column(each) for each in (mode.load, mode.alone, mode.network)
+            times * column(seconds_of_kind)
+            for seconds_of_kind in (mode.load, mode.alone, mode.network)
         )
         if not network.any():
             return loader.step(work, load, alone)
@@ -217,16 +218,16 @@ class Read:
         """
         table, row = self.loads.table, self.loads.row
         steps = np.maximum(self.work, table.load[:, row]) + table.alone[:, row]
-        at, least = self._best(steps), np.isin(np.arange(len(steps)), table.sent)[:, None]
-        least = np.repeat(least, len(row), axis=1)  # what is less than a step really is
-        while (mine := np.flatnonzero(least[at, np.arange(len(at))])).size:
-            for number in np.unique(at[mine]).tolist():
-                rows = mine[at[mine] == number]
+        best_mode, is_bound = self._best(steps), np.isin(np.arange(len(steps)), table.sent)[:, None]
+        is_bound = np.repeat(is_bound, len(row), axis=1)  # what is less than a step really is
+        while (bounded := np.flatnonzero(is_bound[best_mode, np.arange(len(best_mode))])).size:
+            for number in np.unique(best_mode[bounded]).tolist():
+                rows = bounded[best_mode[bounded] == number]
                 steps[number, rows] = self.step(table.names[number])[rows]
-                least[number, rows] = False
-            at = self._best(steps)
-        best = steps[at, np.arange(len(at))]
-        return at, np.where(np.isfinite(best), best, self.work)
+                is_bound[number, rows] = False
+            best_mode = self._best(steps)
+        best = steps[best_mode, np.arange(len(best_mode))]
+        return best_mode, np.where(np.isfinite(best), best, self.work)
 
     def _best(self, steps: Array) -> Array:
         """Which way is the best of each plan, (modes, n) seconds of a step with each."""
@@ -254,27 +255,27 @@ class Read:
 
     def picked(self, values: Callable[[Reading], float | Array]) -> Array:
         """A figure of each plan's own way to read."""
-        each = [np.where(mode.why != "", np.inf, self.loads.column(values(mode)))
+        by_mode = [np.where(mode.why != "", np.inf, self.loads.column(values(mode)))
                 for mode in self.loads.modes.values()]  # fmt: skip
-        return np.asarray(np.choose(self.mode, each))
+        return np.asarray(np.choose(self.mode, by_mode))
 
     @cached_property
     def rules(self) -> list[Rule]:
         """What plans must satisfy to read as they do: it is possible, and disks have the room."""
-        found = []
+        reading_rules = []
         for number in np.unique(self.mode).tolist():
             name, mode = list(self.loads.modes.items())[number]
-            mine = self.mode == number
+            reads_so = self.mode == number
             if mode.why:
-                found.append(Rule.never(mine[:, None], f"reading {name}: {mode.why}"))
+                reading_rules.append(Rule.never(reads_so[:, None], f"reading {name}: {mode.why}"))
                 continue
-            barred = self.loads.column(mode.barred) & mine
+            barred = self.loads.column(mode.barred) & reads_so
             if barred.any():
-                found.append(Rule.never(barred[:, None], f"reading {name}: {mode.bar}"))
+                reading_rules.append(Rule.never(barred[:, None], f"reading {name}: {mode.bar}"))
             if np.any(np.asarray(mode.short) > 0):
-                lacks = np.where(mine, self.loads.column(mode.short), 0.0)
-                found.append(Rule(lacks, np.zeros(len(mine)), partial(_lacks, name)))
-        return found
+                lacks = np.where(reads_so, self.loads.column(mode.short), 0.0)
+                reading_rules.append(Rule(lacks, np.zeros(len(reads_so)), partial(_lacks, name)))
+        return reading_rules
 
     # --- how far it can be trusted -----------------------------------------------------------
 
@@ -284,46 +285,50 @@ class Read:
         question = self.loads.question
         names = np.array(list(self.loads.modes))[np.unique(self.mode)].tolist()
         variance = {name: np.full(np.shape(question.batch), DATASHEET**2) for name in names}
-        for one in question.machine.assumed:
-            *_, part, number = one.key.split(".")
+        for assumption in question.machine.assumed:
+            *_, part, number = assumption.key.split(".")
             concerned = [name for name in names if part in (MODES[name].store, "host")
                          and number != "write" and not self.loads.modes[name].why]  # fmt: skip
             if concerned:
                 worse = 1 if number == "open" else -1  # what does not bind may come to bind
-                by = one.factor ** (worse / NINETY)
-                other = replace(question, machine=question.machine.turned(one.key, by))
+                by = assumption.factor ** (worse / NINETY)
+                turned_question = replace(
+                    question, machine=question.machine.turned(assumption.key, by)
+                )
             for name in concerned:
-                change = _loaded(MODES[name](other)) / _loaded(self.loads.modes[name])
+                change = _loaded(MODES[name](turned_question)) / _loaded(self.loads.modes[name])
                 variance[name] = variance[name] + np.log(change) ** 2
         spread = [np.sqrt(variance.get(name, 0.0 * np.asarray(question.batch)))
                   for name in self.loads.modes]  # fmt: skip
-        return np.asarray(np.choose(self.mode, [self.loads.column(each) for each in spread]))
+        return np.asarray(
+            np.choose(self.mode, [self.loads.column(deviations) for deviations in spread])
+        )
 
-    def _at(self, work: Array | None = None, times: float | Array = 1.0) -> Array:
+    def _step(self, work: Array | None = None, times: float | Array = 1.0) -> Array:
         """Seconds of a step with each plan's own way to read."""
         used = np.unique(self.mode)
-        each = [self.step(name, work, times) if number in used else self.work
+        step_by_mode = [self.step(name, work, times) if number in used else self.work
                 for number, name in enumerate(self.loads.modes)]  # fmt: skip
-        return np.asarray(np.choose(self.mode, each))
+        return np.asarray(np.choose(self.mode, step_by_mode))
 
     def doubted(self, deviation: Array, more: Array) -> tuple[Array, Array]:
         """1σ either way and of what can only slow a step, given those of its work.
 
         What errs under the other does not show; reading that is hidden may still come out.
         """
-        at = self.seconds
-        longer, shorter = self._at(self.work + deviation), self._at(self.work - deviation)
-        own = np.maximum(longer - at, at - shorter)
+        seconds = self.seconds
+        longer, shorter = self._step(self.work + deviation), self._step(self.work - deviation)
+        of_work = np.maximum(longer - seconds, seconds - shorter)
         by = np.exp(self._sigma)
-        up, down = self._at(times=by) - at, at - self._at(times=1 / by)
+        up, down = self._step(times=by) - seconds, seconds - self._step(times=1 / by)
         beyond = np.sqrt(np.maximum(up**2 - down**2, 0.0))
-        return np.hypot(own, down), np.hypot(self._at(self.work + more) - at, beyond)
+        return np.hypot(of_work, down), np.hypot(self._step(self.work + more) - seconds, beyond)
 
     @property
     def assumed(self) -> Sequence[str]:
         """What nobody says of storage and data set, as keys of specs."""
         question = self.loads.question
-        return [*(one.key for one in question.machine.assumed),
+        return [*(assumption.key for assumption in question.machine.assumed),
                 *(f"dataset.{name}" for name in question.samples.assumed)]  # fmt: skip
 
 

@@ -23,9 +23,9 @@ ANY = (None, "best", "nccl")  # algorithms that say nothing of one operation
 def lacking(system: System, precision: str) -> Iterator[Clash]:
     """A precision that the device has no unit for."""
     device = system.device
-    if (own := precision_on(device, precision)) != precision:
-        what = f"{device.name} has no {precision}: its kernels are priced in {own}"
-        yield Clash("precision", what, f"--precision {' or '.join(device.peak)}")
+    if (priced_in := precision_on(device, precision)) != precision:
+        complaint = f"{device.name} has no {precision}: its kernels are priced in {priced_in}"
+        yield Clash("precision", complaint, f"--precision {' or '.join(device.peak)}")
 
 
 def fallbacks(
@@ -38,14 +38,14 @@ def fallbacks(
         return
     name = ALIASES.get(str(name), str(name))
     alike = (name, "collnet") if name == "sharp" else (name,)
-    others: dict[str, set[str]] = {}
+    used_by_op: dict[str, set[str]] = {}
     for sent in exchange:
         for message in sent:
             used = str(message["algorithm"]).partition("/")[0].removesuffix(" on circuits")
-            mine = used in (*alike, "") or used.partition(":")[0] == name
-            if message["op"] in ALGORITHMS and not mine:
-                others.setdefault(str(message["op"]), set()).add(used)
-    for op, used_instead in others.items():
+            as_asked = used in (*alike, "") or used.partition(":")[0] == name
+            if message["op"] in ALGORITHMS and not as_asked:
+                used_by_op.setdefault(str(message["op"]), set()).add(used)
+    for op, used_instead in used_by_op.items():
         instead = " or ".join(sorted(used_instead))
         why = "serves these groups" if name.partition(":")[0] in ALGORITHMS[op] else f"has {op}"
         yield Clash("algorithm", f"no {name} {why}: {op} is priced as {instead}",
@@ -57,18 +57,18 @@ def remarks(
     exchange: Iterable[Iterable[Mapping[str, Any]]],
 ) -> list[dict[str, str]]:  # fmt: skip
     """All of them as data; `field` says which option, or which place of a spec."""
-    found = [*fallbacks(system, options, exchange), *warnings(system, "system")]
-    found += [] if dataset is None else warnings(dataset, "dataset")
-    return [{"field": one.field, "what": one.what, "hint": one.hint} for one in found]
+    clashes = [*fallbacks(system, options, exchange), *warnings(system, "system")]
+    clashes += [] if dataset is None else warnings(dataset, "dataset")
+    return [{"field": clash.field, "what": clash.what, "hint": clash.hint} for clash in clashes]
 
 
 def unheard(options: Options, model: Model) -> list[dict[str, str]]:
     """A workspace that nobody wants: nothing is convolved."""
-    asked = options.software.convolution
-    if asked.algorithms == "usual" or any(row.work in CONVOLUTIONS for row in model.rows):
+    convolution = options.software.convolution
+    if convolution.algorithms == "usual" or any(row.work in CONVOLUTIONS for row in model.rows):
         return []
-    what = f"{model.name} has no convolutions: nothing takes a workspace"
-    return [{"field": "workspace", "what": what, "hint": "leave `--workspace` out"}]
+    complaint = f"{model.name} has no convolutions: nothing takes a workspace"
+    return [{"field": "workspace", "what": complaint, "hint": "leave `--workspace` out"}]
 
 
 def of_profile(system: System, ratio: float) -> list[dict[str, str]]:
@@ -76,8 +76,8 @@ def of_profile(system: System, ratio: float) -> list[dict[str, str]]:
     if 1 / STRANGE <= ratio <= STRANGE:
         return []
     times, way = (ratio, "longer") if ratio > 1 else (1 / ratio, "shorter")
-    what = f"its rows take {times:.3g} times {way} than {system.device.name} is expected to"
-    return [{"field": "profile", "what": what, "hint": "measure on the device that is meant"}]
+    complaint = f"its rows take {times:.3g} times {way} than {system.device.name} is expected to"
+    return [{"field": "profile", "what": complaint, "hint": "measure on the device that is meant"}]
 
 
 def elsewhere(options: Options, model: str) -> list[dict[str, str]]:
@@ -86,7 +86,7 @@ def elsewhere(options: Options, model: str) -> list[dict[str, str]]:
     pairs = (("software", profile.under, options.software.label), ("model", profile.trained, model),
              ("precision", profile.precision if profile.of else "", options.precision))  # fmt: skip
     return [
-        {"field": "profile", "what": f"its runs had {name} {logged}, not {asked}",
+        {"field": "profile", "what": f"its runs had {name} {logged}, not {predicted}",
          "hint": "what they tell may be another's"}
-        for name, logged, asked in pairs if logged not in ("", asked)
+        for name, logged, predicted in pairs if logged not in ("", predicted)
     ]  # fmt: skip

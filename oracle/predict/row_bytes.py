@@ -25,10 +25,10 @@ def kept_rows(shard: Shard) -> Array:
 
 def kept_by_operators(shard: Shard) -> Array:
     """The same where blocks keep what some of their matrices and attention made, and no more."""
-    model, kept = shard.model, kept_rows(shard)
-    made = np.where(masks.attention(model), kept, shard.micro * shard.y * shard.delta)
+    model, kept_bytes = shard.model, kept_rows(shard)
+    output_bytes = np.where(masks.attention(model), kept_bytes, shard.micro * shard.y * shard.delta)
     inside = model.blocks & model.folded.any()
-    return np.where(inside, made * kept_by_turns(model), kept)
+    return np.where(inside, output_bytes * kept_by_turns(model), kept_bytes)
 
 
 def made_rows(shard: Shard, model: Model) -> Array:
@@ -46,24 +46,28 @@ def handed_rows(shard: Shard) -> Array:
 @lru_cache(masks.MODELS)
 def handed(model: Model) -> Array:
     """Share of what each row keeps that is its output, where it does not want that itself."""
-    seen = model.mask(lambda row: row.kind in ("flatten", "reshape"))
-    own = model.mask(lambda row: "y" in row.needs)
-    beside = model.column(lambda row: row.extra_kept)
-    beside[0] += model.x[0] / model.repeat[0]
+    is_view = model.mask(lambda row: row.kind in ("flatten", "reshape"))
+    wants_output = model.mask(lambda row: "y" in row.needs)
+    extra_bytes = model.column(lambda row: row.extra_kept)
+    extra_bytes[0] += model.x[0] / model.repeat[0]
     # what is seen in another way is whoever's it was
-    own |= np.append(seen[1:], False) | seen
-    for one in model.segments:  # of what a block hands on every copy has its mean share
-        own[one.stop - 1] |= one.repeat > 1
-    output = np.clip(model.kept - np.maximum(beside, 0.0), 0.0, None)
-    return np.where(own, 0.0, output / np.maximum(model.kept, 1e-30))
+    wants_output |= np.append(is_view[1:], False) | is_view
+    for segment in model.segments:  # of what a block hands on every copy has its mean share
+        wants_output[segment.stop - 1] |= segment.repeat > 1
+    output = np.clip(model.kept - np.maximum(extra_bytes, 0.0), 0.0, None)
+    return np.where(wants_output, 0.0, output / np.maximum(model.kept, 1e-30))
 
 
 def moving_rows(shard: Shard) -> Array:
     """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
     waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
-    own = shard.micro * shard.delta * ((shard.x + shard.y) * masks.moved(shard.model) + waits)
+    gradient_bytes = (
+        shard.micro * shard.delta * ((shard.x + shard.y) * masks.moved(shard.model) + waits)
+    )
     return np.atleast_2d(
-        np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
+        np.broadcast_to(
+            gradient_bytes, np.broadcast_shapes(gradient_bytes.shape, (1, len(shard.model)))
+        )
     )
 
 
@@ -92,18 +96,18 @@ def forks(model: Model) -> Array:
     (pytorch/pytorch, tools/autograd/derivatives.yaml: `add.Tensor`), so a row whose output it takes
     has that gradient already; where the sum drops elements out, it makes another.
     """
-    found = np.zeros((len(model), len(model)))
+    waits = np.zeros((len(model), len(model)))
     read: dict[tuple[int, int], list[int]] = {}  # (row, from where) -> rows that read its output
-    for one in model.segments:
-        for i in range(one.start, one.stop):
+    for segment in model.segments:
+        for i in range(segment.start, segment.stop):
             for feed in model.feeds[i]:
-                if feed < one.start and one.repeat > 1:  # what the copy before made
-                    read.setdefault((one.stop - 1, one.start), []).append(i)
+                if feed < segment.start and segment.repeat > 1:  # what the copy before made
+                    read.setdefault((segment.stop - 1, segment.start), []).append(i)
                 elif feed >= 0:
                     read.setdefault((feed, feed + 1), []).append(i)
-    for (made, begin), rows in read.items():
+    for (maker, begin), rows in read.items():
         last = max(rows)
         shared = model.rows[last].kind == "add" and not model.rows[last].extra_bytes
         for i in range(begin, last):
-            found[i, made] = not (shared and i in model.feeds[last])
-    return found
+            waits[i, maker] = not (shared and i in model.feeds[last])
+    return waits

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oracle.models import masks
+from oracle.models.instances import equal_runs
 from oracle.models.shard import Array
 from oracle.plan.schedule import SCHEDULES
 from oracle.predict import alive
@@ -79,30 +80,30 @@ class Stage:
         self.whole = self.mode == alive.STAGE  # the stage is made again, from what it was given
         self.rows = alive.Rows.of(shard, 0 if self.whole else self.mode, load.times.workspace)
         # what kernels take beside the gradients while they run
-        self.taken = self._one(self.rows.moving - moving_rows(shard))
+        self.taken = self._row(self.rows.moving - moving_rows(shard))
         self.tensors: list[Tensor] = []
         self.loss, self.forks = masks.losses(self.model), forks(self.model)
-        self.own = {name: self._one(getattr(load.times, name))
+        self.own = {name: self._row(getattr(load.times, name))
                     for name in ("forward", "data", "weight")}  # fmt: skip
         part = float(np.max(shard.micro)) * shard.delta * masks.moved(self.model)
-        self.x, self.y = self._one(shard.x * part), self._one(shard.y * part)
+        self.x, self.y = self._row(shard.x * part), self._row(shard.y * part)
         self.slots: dict[tuple[object, ...], int] = {}
 
-    def _one(self, values: Array) -> Array:
-        found: Array = np.broadcast_to(values, (1, len(self.model)))[0]
-        return found
+    def _row(self, values: Array) -> Array:
+        row: Array = np.broadcast_to(values, (1, len(self.model)))[0]
+        return row
 
-    def tensor(self, key: tuple[object, ...], kind: str, layer: str, what: str,
+    def tensor(self, key: tuple[object, ...], kind: str, layer: str, words: str,
                nbytes: float) -> int | None:  # fmt: skip
         """The slot of a tensor; none for nothing."""
         if nbytes > 0 and key not in self.slots:
             self.slots[key] = len(self.tensors)
-            self.tensors.append(Tensor(kind, layer, what, float(nbytes)))
+            self.tensors.append(Tensor(kind, layer, words, float(nbytes)))
         return self.slots[key] if nbytes > 0 else None
 
     def pieces(self, chunk: int) -> list[list[Piece]]:
         """The rows of a chunk, unit by unit, each copy of a repeated one by itself."""
-        stages, found = self.load.stages, list[list[Piece]]()
+        stages, units = self.load.stages, list[list[Piece]]()
         counts, segments = stages.counts, self.model.segments
         if stages.devices == 1:
             begin, end = 0, len(counts)
@@ -113,16 +114,16 @@ class Stage:
             begin, end = (int(edge) for edge in stages.edges[0, place : place + 2])
         for unit in range(begin, end):
             met, pieces = counts[:unit].sum(axis=0), list[Piece]()
-            for one in segments:
-                mine = [i for i in range(one.start, one.stop) if counts[unit][i] > 0]
-                for part in _alike(mine, counts[unit]):
+            for segment in segments:
+                rows = [i for i in range(segment.start, segment.stop) if counts[unit][i] > 0]
+                for part in equal_runs(rows, counts[unit]):
                     for copy in range(int(counts[unit][part[0]])):
                         pieces += [Piece(i, self.name(i, int(met[i]) + copy), unit) for i in part]
-            if found and self.joined[unit] and unit > begin:
-                found[-1].extend(pieces)
+            if units and self.joined[unit] and unit > begin:
+                units[-1].extend(pieces)
             else:
-                found.append(pieces)
-        return found
+                units.append(pieces)
+        return units
 
     @cached_property
     def joined(self) -> Array:
@@ -137,12 +138,12 @@ class Stage:
         stages, place = self.load.stages, self.place(chunk)
         units = alive.Units.of(self.model, self.rows)
         crossed = alive.crossed(stages, self.rows, units)[1]
-        given = np.atleast_2d(stages.first(self.rows.given[:, stages.begin])) * self.whole
-        own = [float(each[0, place]) if place < each.shape[-1] else 0.0
-               for each in (crossed, given)]  # fmt: skip
-        return [self.tensor(("crossed", chunk), "activations", "other stages", "received", own[0]),
-                self.tensor(("begun", chunk), "activations", "the stage", "what it was given",
-                            own[1])]  # fmt: skip
+        given_bytes = np.atleast_2d(stages.first(self.rows.given[:, stages.begin])) * self.whole
+        received, begun = (float(stage_bytes[0, place]) if place < stage_bytes.shape[-1] else 0.0
+                           for stage_bytes in (crossed, given_bytes))  # fmt: skip
+        kind, given = "activations", "what it was given"
+        return [self.tensor(("crossed", chunk), kind, "other stages", "received", received),
+                self.tensor(("begun", chunk), kind, "the stage", given, begun)]  # fmt: skip
 
     def handed_on(self, chunk: int) -> int | None:
         """What a chunk has sent on, where it stays until its gradient is there."""
@@ -153,8 +154,12 @@ class Stage:
 
     def place(self, chunk: int) -> int:
         """Where a chunk stands among those of all stages."""
-        many = self.load.stages.devices
-        return 0 if many == 1 else SCHEDULES[self.schedule].place(chunk, self.stage, many)
+        stage_count = self.load.stages.devices
+        return (
+            0
+            if stage_count == 1
+            else SCHEDULES[self.schedule].place(chunk, self.stage, stage_count)
+        )
 
     def name(self, row: int, copy: int) -> str:
         word = self.model.names[row]
@@ -163,28 +168,28 @@ class Stage:
     def again(self, unit: list[Piece]) -> bool:
         """Whether a unit is made again whole, from its input."""
         if self.words:
-            return any(self.words[one.unit] == "recompute" for one in unit)
-        return self.rows.again and any(self.model.blocks[one.row] for one in unit)
+            return any(self.words[piece.unit] == "recompute" for piece in unit)
+        return self.rows.again and any(self.model.blocks[piece.row] for piece in unit)
 
-    def kept(self, one: Piece, again: bool, at: int) -> list[int | None]:
+    def kept(self, piece: Piece, remade: bool, place: int) -> list[int | None]:
         """What a row keeps; apart what it made for those behind it alone."""
-        rows = self.rows.rest if again or not self.rows.again else self.rows.kept
-        nbytes, gone = self._one(rows)[one.row], self._one(self.rows.gone)[one.row]
-        handed = max(min(gone - self._more(one) * again, nbytes), 0.0)
-        key, kind = ("kept", one.unit, at), "activations"
-        return [self.tensor((*key, "own"), kind, one.layer, "kept", nbytes - handed),
-                self.tensor((*key, "handed"), kind, one.layer, "kept", handed)]  # fmt: skip
+        rows = self.rows.rest if remade or not self.rows.again else self.rows.kept
+        nbytes, gone = self._row(rows)[piece.row], self._row(self.rows.gone)[piece.row]
+        handed = max(min(gone - self._more(piece) * remade, nbytes), 0.0)
+        key, kind = ("kept", piece.unit, place), "activations"
+        return [self.tensor((*key, "own"), kind, piece.layer, "kept", nbytes - handed),
+                self.tensor((*key, "handed"), kind, piece.layer, "kept", handed)]  # fmt: skip
 
-    def remade(self, one: Piece, at: int) -> list[int | None]:
+    def remade(self, piece: Piece, place: int) -> list[int | None]:
         """The same of what is made again."""
-        more = self._more(one)
-        handed = min(self._one(self.rows.gone)[one.row], more)
-        key, kind = ("made", one.unit, at), "activations"
-        return [self.tensor((*key, "own"), kind, one.layer, "made again", more - handed),
-                self.tensor((*key, "handed"), kind, one.layer, "made again", handed)]  # fmt: skip
+        more = self._more(piece)
+        handed = min(self._row(self.rows.gone)[piece.row], more)
+        key, kind = ("made", piece.unit, place), "activations"
+        return [self.tensor((*key, "own"), kind, piece.layer, "made again", more - handed),
+                self.tensor((*key, "handed"), kind, piece.layer, "made again", handed)]  # fmt: skip
 
-    def _more(self, one: Piece) -> float:
-        return float(self._one(np.maximum(self.rows.kept - self.rows.rest, 0))[one.row])
+    def _more(self, piece: Piece) -> float:
+        return float(self._row(np.maximum(self.rows.kept - self.rows.rest, 0))[piece.row])
 
     def given(self, unit: list[Piece]) -> int | None:
         """What it was given, but for tensors that units before it were given too."""
@@ -200,201 +205,192 @@ class Stage:
     @cached_property
     def stand(self) -> dict[str, float]:
         """Bytes that no micro-batch brings, beside those that stay."""
-        found = standing(self.load, self.options)
-        stage = self.stage
-        return {name: float(np.broadcast_to(getattr(found, name), (1, self.many))[0, stage])
+        stand = standing(self.load, self.options)
+        return {name: self._stage_bytes(getattr(stand, name))
                 for name in ("gathered", "buffers", "update", "waiting")}  # fmt: skip
 
     def standing(self, name: str) -> int | None:
-        kind, layer, what = {
+        kind, layer, words = {
             "gathered": ("weights", "gathered units", "weights at work, and next"),
             "buffers": ("buffers", "gradients on their way", "buckets, units, copies"),
             "update": ("buffers", "update", "copies of gradients"),
             "waiting": ("buffers", "other stages", "waits for stages far ahead"),
         }[name]
-        return self.tensor((name,), kind, layer, what, self.stand[name])
+        return self.tensor((name,), kind, layer, words, self.stand[name])
 
     def script(self, kind: str, chunk: int) -> Script:
         """What a turn of a kind does."""
-        found, units = Script(), self.pieces(chunk)
-        found.add(self.standing("gathered"), True)
+        turn_script, units = Script(), self.pieces(chunk)
+        turn_script.add(self.standing("gathered"), True)
         if kind in ("forward", "input"):
-            found.add(self.standing("waiting"), True)
+            turn_script.add(self.standing("waiting"), True)
         if kind == "forward":
-            found.every(self.beside(chunk), True)
+            turn_script.every(self.beside(chunk), True)
             if self.whole:  # what it makes is made again when the stage runs back
-                found.clock += sum(self.own["forward"][one.row] for unit in units for one in unit)
+                turn_script.clock += sum(
+                    self.own["forward"][piece.row] for unit in units for piece in unit
+                )
             else:
-                self._forward(found, units)
+                self._forward(turn_script, units)
         elif kind == "weight":
-            self._weights(found, units)
+            self._weights(turn_script, units)
         else:
-            found.add(self.handed_on(chunk), False)
+            turn_script.add(self.handed_on(chunk), False)
             if self.whole:
-                self._forward(found, units)
-            self._back(found, units, kind == "backward")
+                self._forward(turn_script, units)
+            self._back(turn_script, units, kind == "backward")
         if kind == "forward":
-            found.add(self.handed_on(chunk), True)
+            turn_script.add(self.handed_on(chunk), True)
         if kind in ("forward", "input"):
-            found.add(self.standing("waiting"), False)
+            turn_script.add(self.standing("waiting"), False)
         if kind in ("backward", "weight"):
-            found.every(self.beside(chunk), False)
-        found.add(self.standing("gathered"), False)
-        return found
+            turn_script.every(self.beside(chunk), False)
+        turn_script.add(self.standing("gathered"), False)
+        return turn_script
 
-    def _forward(self, found: Script, units: list[list[Piece]]) -> None:
+    def _forward(self, script: Script, units: list[list[Piece]]) -> None:
         """The pass forward, after which rows hold what they keep."""
         for unit in units:
-            again = self.again(unit)
-            if again:
-                found.add(self.given(unit), True)
-            for at, one in enumerate(unit):
-                found.every(self.kept(one, again, at), True)
+            remade = self.again(unit)
+            if remade:
+                script.add(self.given(unit), True)
+            for place, piece in enumerate(unit):
+                script.every(self.kept(piece, remade, place), True)
+                slot = None
                 if self.model.training.forward:
-                    moving = self._one(self.rows.moving)[one.row]
-                    slot = self.tensor(("moving", one.unit, at), "workspace", one.layer,
+                    moving = self._row(self.rows.moving)[piece.row]
+                    slot = self.tensor(("moving", piece.unit, place), "workspace", piece.layer,
                                        "tensors", moving)  # fmt: skip
-                    found.add(slot, True)
-                    found.clock += self.own["forward"][one.row]
-                    found.add(slot, False)
-                else:
-                    found.clock += self.own["forward"][one.row]
+                script.add(slot, True)
+                script.clock += self.own["forward"][piece.row]
+                script.add(slot, False)
 
-    def _weights(self, found: Script, units: list[list[Piece]]) -> None:
-        found.add(self.standing("buffers"), True)
+    def _weights(self, script: Script, units: list[list[Piece]]) -> None:
+        script.add(self.standing("buffers"), True)
         for unit in reversed(units):
-            again = self.again(unit)
-            for at, one in reversed(list(enumerate(unit))):
-                found.clock += self.own["weight"][one.row]
-                found.every(self.kept(one, again, at), False)
-                if again:
-                    found.every(self.remade(one, at), False)
-        found.add(self.standing("buffers"), False)
+            remade = self.again(unit)
+            for place, piece in reversed(list(enumerate(unit))):
+                script.clock += self.own["weight"][piece.row]
+                script.every(self.kept(piece, remade, place), False)
+                if remade:
+                    script.every(self.remade(piece, place), False)
+        script.add(self.standing("buffers"), False)
 
-    def _back(self, found: Script, units: list[list[Piece]], whole: bool) -> None:
-        """Rows from the last to the first; `whole` where the weights' gradients come with them."""
+    def _back(self, script: Script, units: list[list[Piece]], with_weights: bool) -> None:
+        """Rows from the last to the first, `with_weights` or without their gradients."""
         moving, on = dict[Gradient, int](), False
         for unit in reversed(units):
-            again = self.again(unit)
-            moving = self._carried(found, unit[-1], moving)
-            if again:
-                for at, one in enumerate(unit):
-                    found.every(self.remade(one, at), True)
-                    found.clock += self.own["forward"][one.row]
-            for at, one in reversed(list(enumerate(unit))):
-                if one is not unit[-1]:
-                    moving = self._carried(found, one, moving)
-                if whole:  # who wanted what it made has run back
-                    found.add(self.kept(one, again, at)[1], False)
-                    if again:
-                        found.add(self.remade(one, at)[1], False)
-                wants = whole and not self.loss[one.row]  # a loss has no weights
+            remade = self.again(unit)
+            moving = self._carried(script, unit[-1], moving)
+            if remade:
+                for place, piece in enumerate(unit):
+                    script.every(self.remade(piece, place), True)
+                    script.clock += self.own["forward"][piece.row]
+            for place, piece in reversed(list(enumerate(unit))):
+                if piece is not unit[-1]:
+                    moving = self._carried(script, piece, moving)
+                if with_weights:  # who wanted what it made has run back
+                    script.add(self.kept(piece, remade, place)[1], False)
+                    if remade:
+                        script.add(self.remade(piece, place)[1], False)
+                wants = with_weights and not self.loss[piece.row]  # a loss has no weights
                 if on and not wants:
-                    found.add(self.standing("buffers"), False)
-                moving |= self._fresh(found, one, at, moving)
+                    script.add(self.standing("buffers"), False)
+                moving |= self._fresh(script, piece, place, moving)
                 if wants and not on:
-                    found.add(self.standing("buffers"), True)
+                    script.add(self.standing("buffers"), True)
                 on = wants
-                waits = None if wants or not whole else self.standing("waiting")
-                found.add(waits, True)
-                own = self._one(self.rows.own)[one.row]
-                core = self.tensor(("own", one.unit, at), "activations", one.layer, "made again",
-                                   own)  # fmt: skip
-                taken = self.tensor(("taken", one.unit, at), "workspace", one.layer,
-                                    "workspace of kernels", self.taken[one.row])  # fmt: skip
-                found.add(core, True)
-                found.add(taken, True)
-                found.clock += self.own["data"][one.row] + whole * self.own["weight"][one.row]
-                found.add(taken, False)
-                found.add(core, False)
-                found.add(waits, False)
-                if whole:
-                    found.add(self.kept(one, again, at)[0], False)
-                    if again:
-                        found.add(self.remade(one, at)[0], False)
-            if again:
-                found.add(self.given(unit), False)
+                waits = None if wants or not with_weights else self.standing("waiting")
+                script.add(waits, True)
+                extra_bytes = self._row(self.rows.own)[piece.row]
+                core = self.tensor(("own", piece.unit, place), "activations", piece.layer,
+                                   "made again", extra_bytes)  # fmt: skip
+                workspace = self.tensor(("taken", piece.unit, place), "workspace", piece.layer,
+                                    "workspace of kernels", self.taken[piece.row])  # fmt: skip
+                script.add(core, True)
+                script.add(workspace, True)
+                script.clock += (
+                    self.own["data"][piece.row] + with_weights * self.own["weight"][piece.row]
+                )
+                script.add(workspace, False)
+                script.add(core, False)
+                script.add(waits, False)
+                if with_weights:
+                    script.add(self.kept(piece, remade, place)[0], False)
+                    if remade:
+                        script.add(self.remade(piece, place)[0], False)
+            if remade:
+                script.add(self.given(unit), False)
         for slot in moving.values():
-            found.add(slot, False)
+            script.add(slot, False)
         if on:
-            found.add(self.standing("buffers"), False)
+            script.add(self.standing("buffers"), False)
 
-    def _wanted(self, one: Piece) -> Iterator[tuple[Gradient, float]]:
+    def _gradients(self, piece: Piece) -> Iterator[tuple[Gradient, float]]:
         """Gradients that a row wants while it runs back."""
-        yield ("out", -1), self.y[one.row]
-        for made in np.flatnonzero(self.forks[one.row]).tolist():
-            yield ("fork", made), self.y[made]
-        yield ("in", -1), self.x[one.row]
+        yield ("out", -1), self.y[piece.row]
+        for maker in np.flatnonzero(self.forks[piece.row]).tolist():
+            yield ("fork", maker), self.y[maker]
+        yield ("in", -1), self.x[piece.row]
 
     def _carried(
-        self, found: Script, one: Piece, before: dict[Gradient, int]
+        self, script: Script, piece: Piece, before: dict[Gradient, int]
     ) -> dict[Gradient, int]:
         """What of the gradients of the row behind goes on to this one; the others are freed.
 
         What that row was given is what this one made, where they are as large.
         """
-        kept = {}
-        for key, nbytes in self._wanted(one):
+        carried = {}
+        for key, nbytes in self._gradients(piece):
             old = ("in", -1) if key[0] == "out" else key
-            there = before.get(old) if key[0] != "in" and nbytes > 0 else None
-            if there is not None and self.tensors[there].nbytes == nbytes:
-                kept[key] = before.pop(old)
+            slot_before = before.get(old) if key[0] != "in" and nbytes > 0 else None
+            if slot_before is not None and self.tensors[slot_before].nbytes == nbytes:
+                carried[key] = before.pop(old)
         for slot in before.values():
-            found.add(slot, False)
-        return kept
+            script.add(slot, False)
+        return carried
 
     def _fresh(
-        self, found: Script, one: Piece, at: int, there: dict[Gradient, int]
+        self, script: Script, piece: Piece, place: int, present: dict[Gradient, int]
     ) -> dict[Gradient, int]:
         """Gradients of a row that are not there yet."""
         fresh = {}
-        for key, nbytes in self._wanted(one):
-            name = "gradient", one.unit, at, key
-            slot = self.tensor(name, "workspace", one.layer, GRADIENTS[key[0]], nbytes)
-            if slot is not None and key not in there:
-                found.add(slot, True)
+        for key, nbytes in self._gradients(piece):
+            name = "gradient", piece.unit, place, key
+            slot = self.tensor(name, "workspace", piece.layer, GRADIENTS[key[0]], nbytes)
+            if slot is not None and key not in present:
+                script.add(slot, True)
                 fresh[key] = slot
         return fresh
+
+    def _stage_bytes(self, values: Array) -> float:
+        return float(np.broadcast_to(values, (1, self.many))[0, self.stage])
 
     def weights(self) -> Iterator[int | None]:
         """Tensors that stay: weights, their gradients and the optimizer's state, by row."""
         load, options = self.load, self.options
-        found = standing(load, options)
+        standing_bytes = standing(load, options)
         for kind, name in (("weights", "stored"), ("gradients", "graded"), ("optimizer", "stated")):
-            whole = float(np.broadcast_to(found.fixed[kind], (1, self.many))[0, self.stage])
-            each = np.zeros(len(self.model))
+            stage_bytes = self._stage_bytes(standing_bytes.fixed[kind])
+            row_bytes = np.zeros(len(self.model))
             for w, share in load.shares(name):
                 slots = load.shard.slots if kind == "optimizer" else 1.0
-                each = each + self._one(w * slots * np.max(share))
-            held = np.array([load.stages.total(each * own)[0, self.stage]
-                             for own in np.eye(len(self.model))])  # fmt: skip
-            scale = whole / held.sum() if held.sum() > 0 else 0.0
+                row_bytes = row_bytes + self._row(w * slots * np.max(share))
+            on_stage = load.stages.total(np.diag(row_bytes))[:, self.stage]
+            scale = stage_bytes / on_stage.sum() if on_stage.sum() > 0 else 0.0
             if kind == "optimizer" and options.optimizer == "kfac":
                 scale = min(scale, 1.0)
-            copies = np.array([load.stages.total(own)[0, self.stage]
-                               for own in np.eye(len(self.model))])  # fmt: skip
-            for row in np.flatnonzero(held):
-                each = held[row] * scale / copies[row]
-                slot = self.tensor((kind, row), kind, self.model.names[row], kind, each)
+            copies = load.stages.total(np.eye(len(self.model)))[:, self.stage]
+            for row in np.flatnonzero(on_stage):
+                row_bytes = on_stage[row] * scale / copies[row]
+                slot = self.tensor((kind, row), kind, self.model.names[row], kind, row_bytes)
                 yield from [slot] * round(copies[row])
-            yield self.tensor((kind, "factors"), kind, "factors of K-FAC", kind,
-                              whole - held.sum() * scale if scale == 1 else 0.0)  # fmt: skip
-        for kind in found.fixed.keys() - {"weights", "gradients", "optimizer"}:
-            whole = float(np.broadcast_to(found.fixed[kind], (1, self.many))[0, self.stage])
-            yield self.tensor((kind,), kind, "all kernels", f"{kind}, shared", whole)
+            factors = stage_bytes - on_stage.sum() * scale if scale == 1 else 0.0
+            yield self.tensor((kind, "factors"), kind, "factors of K-FAC", kind, factors)
+        for kind in standing_bytes.fixed.keys() - {"weights", "gradients", "optimizer"}:
+            stage_bytes = self._stage_bytes(standing_bytes.fixed[kind])
+            yield self.tensor((kind,), kind, "all kernels", f"{kind}, shared", stage_bytes)
 
 
 GRADIENTS = {"out": "gradient of what it made", "in": "gradient of what it was given",
              "fork": "gradient that waits at a fork"}  # fmt: skip
-
-
-def _alike(rows: list[int], counts: Array) -> Iterator[list[int]]:
-    """Runs of rows that recur equally often together; of rows that do not, each by itself."""
-    run: list[int] = []
-    for i in rows:
-        if run and (counts[i] != counts[run[-1]] or counts[i] < 2 or i != run[-1] + 1):
-            yield run
-            run = []
-        run.append(i)
-    if run:
-        yield run

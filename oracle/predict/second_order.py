@@ -21,39 +21,43 @@ def seconds(load: Workload, device: Device, options: Options) -> Array:
     shard, stages, kfac = load.shard, load.stages, options.kfac
     model, eigen = shard.model, kfac.solve == "eigen"
     a, g = sizes(model)
-    own = a > 0
-    if not own.any() or model.training.forward:
+    has_factors = a > 0
+    if not has_factors.any() or model.training.forward:
         return np.zeros(1)
-    rows, spread = np.flatnonzero(own), load.kinds.spread
+    rows, spread = np.flatnonzero(has_factors), load.kinds.spread
     a, g = a[rows], g[rows]
     points = (shard.micro * product(shard.made))[..., rows]
-    given = (shard.micro * shard.x)[..., rows]
-    built = kernels.factors(device, options.precision, a, g, points, given, shard.delta)
+    input_elements = (shard.micro * shard.x)[..., rows]
+    built = kernels.factors(device, options.precision, a, g, points, input_elements, shard.delta)
     built = np.broadcast_to(built, (len(load.plan), len(rows)))
     solved = kernels.solved(device, a, eigen) + kernels.solved(device, g, eigen)
     applied = kernels.applied(device, a, g, eigen)
     p = load.plan.axis("data").degree
     share = holders(kfac, p) / p
 
-    def dealt(each: Array, parts: Array) -> Array:
+    def dealt(row_seconds: Array, parts: Array) -> Array:
         """The device with most of a stage's layers: at least the longest, or an even part."""
-        whole = np.broadcast_to(each, (len(p), len(rows)))
-        return spread(np.maximum(stages.largest(whole, rows), stages.total(whole, rows) * parts))
+        wide_seconds = np.broadcast_to(row_seconds, (len(p), len(rows)))
+        return spread(
+            np.maximum(stages.largest(wide_seconds, rows), stages.total(wide_seconds, rows) * parts)
+        )
 
-    found = spread(stages.total(built, rows)) * load.state.segments / kfac.factors
-    return np.asarray(found + dealt(solved, 1 / p) / kfac.inverse + dealt(applied, share))
+    total_seconds = spread(stages.total(built, rows)) * load.state.segments / kfac.factors
+    return np.asarray(total_seconds + dealt(solved, 1 / p) / kfac.inverse + dealt(applied, share))
 
 
-def held(load: Workload, options: Options) -> Array:
+def factor_bytes(load: Workload, options: Options) -> Array:
     """Bytes of the factors, and of the inverses that a device of each stage has: (plans, p)."""
     model, kfac, p = load.shard.model, options.kfac, load.plan.axis("data").degree
     rows = np.flatnonzero(masks.factored(model))
     if not len(rows) or model.training.forward:
         return np.zeros(1)
-    each = np.broadcast_to(HELD * elements(model, kfac)[rows], (len(p), len(rows)))
-    whole = load.stages.total(each, rows)
-    kept = np.maximum(load.stages.largest(each, rows), whole * holders(kfac, p) / p)
-    return load.kinds.spread(whole + kept)
+    factor_bytes = np.broadcast_to(HELD * elements(model, kfac)[rows], (len(p), len(rows)))
+    stage_bytes = load.stages.total(factor_bytes, rows)
+    held_bytes = np.maximum(
+        load.stages.largest(factor_bytes, rows), stage_bytes * holders(kfac, p) / p
+    )
+    return load.kinds.spread(stage_bytes + held_bytes)
 
 
 def unfolded(load: Workload) -> Array:
@@ -64,6 +68,6 @@ def unfolded(load: Workload) -> Array:
         return np.zeros(1)
     a, g = sizes(shard.model)
     points = (shard.micro * product(shard.made))[..., rows]
-    each = np.broadcast_to(shard.delta * points * np.maximum(a, g)[rows],
+    input_bytes = np.broadcast_to(shard.delta * points * np.maximum(a, g)[rows],
                            (len(load.plan), len(rows)))  # fmt: skip
-    return load.kinds.spread(load.stages.largest(each, rows))
+    return load.kinds.spread(load.stages.largest(input_bytes, rows))

@@ -79,7 +79,9 @@ class Shared:
     def lightest(self) -> Array:
         """Share of a device's memory that each plan needs at least, whatever lies beside it."""
         device = self.system.device
-        least_bytes = self.rows.kinds.spread(memory.least(self.rows, device, self.options)[:, None])
+        least_bytes = self.rows.kinds.spread(
+            memory.least_bytes(self.rows, device, self.options)[:, None]
+        )
         least_bytes = self.kinds.spread(least_bytes) / float(
             self.options.max_memory or device.memory
         )

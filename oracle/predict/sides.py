@@ -57,11 +57,11 @@ def parts_of(system: System, plan: Plan) -> tuple[Part, ...]:
     return next(jobs(system, plan))[1] if system.partitions else ()
 
 
-def machine_of(system: System, plan: Callable[[], Plan], what: str) -> System:
+def machine_of(system: System, plan: Callable[[], Plan], question: str) -> System:
     """The machine that one plan runs on: refused where what is asked is told of one alone."""
     job = parts_of(system, plan()) if system.partitions else ()
     if len(job) > 1:
-        system.need_alike(what)
+        system.need_alike(question)
     return job[0].view if job else system
 
 

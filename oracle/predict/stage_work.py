@@ -51,49 +51,55 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
     launch = 0.0 if shard.ideal else options.software.host.launch(system)
     ahead, back = times.kernels
     parts = tuple(part * (not model.training.forward) for part in recomputed(model))
-    there = load.kinds.spread(load.stages.there)
+    present = load.kinds.spread(load.stages.there)
     made_anew = [each * part for each in (times.forward, ahead) for part in parts]
     seconds = [times.forward, times.data + times.weight, times.weight]
     launches = [ahead, back, back * model.weighted]
     totals = load.totals([*seconds, *launches, shard.learned, *made_anew])
     forward, backward, weight, ahead, back, weighted, trained = totals[:7]
     recomputed_seconds, recomputed_calls = totals[7 : 7 + len(parts)], totals[7 + len(parts) :]
-    host = (ahead + options.software.host.around * there) * launch, back * launch
+    host = (ahead + options.software.host.around * present) * launch, back * launch
     if options.software.kernels.optimizer == "apart" and not model.training.forward:
         # launched once the last backward pass is, while the device is still busy with it
-        calls = kernels.update_calls(options.optimizer) * tensors_of(load) * there / state.segments
+        calls = (
+            kernels.update_calls(options.optimizer) * tensors_of(load) * present / state.segments
+        )
         host = host[0], host[1] + calls * launch
-    weights = load.held("stated")
+    weights = load.weights_of("stated")
     if shard.ideal:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
     else:
         # micro-batches' gradients, or their shards, are read and added up in fp32, unless their
         # product does it
-        said, precision = options.software, options.precision
-        buffer, made = said.exchange.buffer(precision), shard.delta
+        software, precision = options.software, options.precision
+        buffer, gradient_width = software.exchange.buffer(precision), shard.delta
         alone = np.where(adding(model), 0.0, 1.0 - model.training.forward)
-        apart = load.held("graded", alone)
-        each = 2 * buffer + made  # read, added up, written
-        added = there * kernels.stream(device, each * apart * (state.segments > 1), queued=True)
+        added_up = load.weights_of("graded", alone)
+        each = 2 * buffer + gradient_width  # read, added up, written
+        added = present * kernels.stream(
+            device, each * added_up * (state.segments > 1), queued=True
+        )
         # ZeRO-3 copies what it gathers into its place, unless it is gathered there, and gradients
         # to where they are summed up
         gathered, graded = load.gathered(), load.gathered(trained=True)
         shared = gathered > 0
-        moved = (made + buffer) * graded
-        if said.gather.placed:
-            placed = 2 * made * gathered
+        moved = (gradient_width + buffer) * graded
+        if software.gather.placed:
+            placed = 2 * gradient_width * gathered
             forward = forward + kernels.stream(device, placed, queued=True) * shared
             moved = moved + placed
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, load, device, options) * (weights > 0)
         # those of the only micro-batch are cast up, unless they have been
-        lifted = apart * (state.segments == 1) * ~shared * (made < buffer)
-        lift = kernels.stream(device, (made + buffer) * lifted, queued=True)
+        lifted = added_up * (state.segments == 1) * ~shared * (gradient_width < buffer)
+        lift = kernels.stream(device, (gradient_width + buffer) * lifted, queued=True)
         update = update + np.where(lifted > 0, lift, 0.0)
-        if said.exchange.passes:  # gradients are packed, scaled and unpacked where replicas agree
-            packed = said.exchange.passes * buffer * trained
+        if (
+            software.exchange.passes
+        ):  # gradients are packed, scaled and unpacked where replicas agree
+            packed = software.exchange.passes * buffer * trained
             packing = kernels.stream(device, packed, queued=True) * (packed > 0)
             update = update + packing * (state.parts > 1)
         update = update * (1 - np.asarray(state.updated_away))  # the host's work, not the device's

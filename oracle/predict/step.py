@@ -58,15 +58,15 @@ class Step:
     @property
     def even(self) -> Array:
         """Seconds if stages were equal and none waited: cuts, chunks and order make it no less."""
-        each, (ahead, back) = self.passes, self.slow
-        slowest = each.forward[each.row, ahead] + each.backward[each.row, back]
-        mean = (each.forward + each.backward).sum(axis=-1)[each.row] / self.stages
+        passes, (ahead, back) = self.passes, self.slow
+        slowest = passes.forward[passes.row, ahead] + passes.backward[passes.row, back]
+        mean = (passes.forward + passes.backward).sum(axis=-1)[passes.row] / self.stages
         waited = self.compute["bubble"] + self.segments * (slowest - mean)
         return np.asarray(self.seconds - waited)
 
     def take(self, rows: Array) -> Step:
         """The same of some plans."""
-        each = {name: getattr(self, name)[rows] for name in (
+        columns = {name: getattr(self, name)[rows] for name in (
             "seconds", "stage", "end", "same", "stages", "segments", "crossings", "shown",
             "uncovered", "repeats", "recompute", "launched")}  # fmt: skip
         compute = {name: values[rows] for name, values in self.compute.items()}
@@ -74,73 +74,76 @@ class Step:
         eats = np.broadcast_to(self.fed, self.seconds.shape)[rows]
         passes = replace(self.passes, row=self.passes.row[rows])
         return replace(self, compute=compute, paces=paces, slow=slow, fed=eats, passes=passes,
-                       **each)  # fmt: skip
+                       **columns)  # fmt: skip
 
     @cached_property
     def uncertainty(self) -> Uncertainty:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
-        again = self.segments * (self.repeats - 1)
-        times = {"forward": self.segments, "backward": self.segments, "again": again,
+        sent_again = self.segments * (self.repeats - 1)
+        times = {"forward": self.segments, "backward": self.segments, "again": sent_again,
                  "step": self.uncovered, "border": self.shown}  # fmt: skip
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back,
                  "again": back}  # fmt: skip
         talked, short, sent = messages(self.talk, times, stage, self.same, self.recompute)
         work = np.sum(list(self.compute.values()), axis=0)
-        exposed = sum((one.exposed for one in self.exchange), np.zeros(len(self.seconds)))
+        exposed = sum((exchange.exposed for exchange in self.exchange), np.zeros(len(self.seconds)))
         return Uncertainty(self.seconds, work, talked, exposed, short, self.launched, self.fed,
                            self.software, self.same, self.sources, self.factors, sent)  # fmt: skip
 
     @cached_property
     def exchange(self) -> list[Exchange]:
         """Each kind of message over a whole iteration, on the stages that set the pace."""
-        return [self._whole(one) for one in self.talk]
+        return [self._exchange(priced) for priced in self.talk]
 
-    def _whole(self, one: Priced) -> Exchange:
+    def _exchange(self, priced: Priced) -> Exchange:
         same = self.same
-        calls = self._over(one, one.calls, one.ahead_calls)
-        seconds = self._over(one, one.seconds, one.ahead)
-        if one.when == "step":
-            exposed = self.uncovered * after_step(one, self.recompute, same, self.end)
+        calls = self._over(priced, priced.calls, priced.ahead_calls)
+        seconds = self._over(priced, priced.seconds, priced.ahead)
+        if priced.when == "step":
+            exposed = self.uncovered * after_step(priced, self.recompute, same, self.end)
         else:
-            exposed = self._over(one, one.exposed, one.ahead, one.left("again"))
-        if one.when == "border":
+            exposed = self._over(priced, priced.exposed, priced.ahead, priced.left("again"))
+        if priced.when == "border":
             exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
                                           where=self.crossings > 0)  # fmt: skip
         return Exchange(
-            one.what, one.op, one.group[same], calls, self._largest(one), seconds, exposed,
-            one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
-            one.origins, one.outside[same],
+            priced.what, priced.op, priced.group[same], calls, self._largest(priced), seconds,
+            exposed, priced.phi[same], priced.best[same], priced.names, priced.full,
+            priced.rough[same] * exposed, priced.origins, priced.outside[same],
         )  # fmt: skip
 
-    def _largest(self, one: Priced) -> Array:
+    def _largest(self, priced: Priced) -> Array:
         """Bytes of the largest of the calls that `_over` adds up."""
         same, (ahead, back) = self.same, self.paces
-        if one.sides is not None:
-            return np.maximum(one.sides[0][same, ahead], one.sides[1][same, back])
-        if one.when == "forward":
-            again = np.where(self._repeated(one) > 1, one.nbytes[same, back], 0.0)
-            return np.maximum(one.nbytes[same, ahead], again)
-        return np.asarray(one.nbytes[same, self.end if one.when == "step" else back])
+        if priced.sides is not None:
+            return np.maximum(priced.sides[0][same, ahead], priced.sides[1][same, back])
+        if priced.when == "forward":
+            sent_again = np.where(self._repeated(priced) > 1, priced.nbytes[same, back], 0.0)
+            return np.maximum(priced.nbytes[same, ahead], sent_again)
+        return np.asarray(priced.nbytes[same, self.end if priced.when == "step" else back])
 
-    def _repeated(self, one: Priced) -> Array | float:
+    def _repeated(self, priced: Priced) -> Array | float:
         """Times that a message of the forward pass is sent."""
-        return 1.0 if one.stays else self.repeats
+        return 1.0 if priced.stays else self.repeats
 
     def _over(
-        self, one: Priced, values: Array, before: Any = 0.0, later: Array | None = None
+        self, priced: Priced, values: Array, before: Any = 0.0, later: Array | None = None
     ) -> Array:
         """What comes up each time, over an iteration; `before` of it belongs to the pass ahead.
 
         What a forward pass sends comes up `later` too, where all of it is recomputed.
         """
-        same, (ahead, back), when = self.same, self.paces, one.when
+        same, (ahead, back), when = self.same, self.paces, priced.when
         if when == "step":
             return np.asarray(values[same, self.end])
         if when == "forward":
-            more, again = self._repeated(one) - 1, (values if later is None else later)[same, back]
-            again = np.where(self.recompute == 1 + STAGE, values[same, back], again)
-            return np.asarray(self.segments * (values[same, ahead] + more * again))
+            more, sent_again = (
+                self._repeated(priced) - 1,
+                (values if later is None else later)[same, back],
+            )
+            sent_again = np.where(self.recompute == 1 + STAGE, values[same, back], sent_again)
+            return np.asarray(self.segments * (values[same, ahead] + more * sent_again))
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
             return times * values[same, back]
@@ -163,19 +166,19 @@ def step(
     sent = messages_of(talk, work)
     recompute, S = plan.axis("recompute"), work.segments[same][:, 0]
     pipeline = plan.axis("pipeline")
-    beside = options.software.borders.hide(pipeline.interleave) & (not options.ideal)
+    crosses_beside_work = options.software.borders.hide(pipeline.interleave) & (not options.ideal)
     waits = sent
-    if beside.any():
-        shown = np.ones((len(work.segments), 1))
-        shown[same] = ~beside
-        waits = replace(sent, border=shown * sent.border, ahead=shown * sent.ahead)
+    if crosses_beside_work.any():
+        waits_shown = np.ones((len(work.segments), 1))
+        waits_shown[same] = ~crosses_beside_work
+        waits = replace(sent, border=waits_shown * sent.border, ahead=waits_shown * sent.ahead)
     passes = passes_of(recompute, same, work, waits, options.ideal)
-    taken = _published if options.ideal else _overlapped
-    time = taken(plan, same, S, passes, work.update, waits, unlike)
-    if beside.any():
-        whole = passes_of(recompute, same, work, sent, options.ideal)
-        wait = whole.crossed.sum(axis=-1)[passes.row] / pipeline.interleave[:, 0]
-        time = _filled(time, same, sent, wait, beside[:, 0])
+    time_of = _published if options.ideal else _overlapped
+    time = time_of(plan, same, S, passes, work.update, waits, unlike)
+    if crosses_beside_work.any():
+        unhidden_passes = passes_of(recompute, same, work, sent, options.ideal)
+        wait = unhidden_passes.crossed.sum(axis=-1)[passes.row] / pipeline.interleave[:, 0]
+        time = _filled(time, same, sent, wait, crosses_beside_work[:, 0])
     row, (slow_ahead, slow_back) = passes.row, time.slow
     parts = {
         "forward": S * (passes.forward - passes.forward_messages)[row, slow_ahead],
@@ -230,8 +233,8 @@ def _overlapped(
     gpipe = pipeline.says("schedule", "gpipe")  # all forward, then all back
     after = sent.after[0][same]
     if (kind := plan.axis("recompute").mode.astype(int)).any():
-        after = np.select([kind == at for at in range(len(sent.after))],
-                          [each[same] for each in sent.after])  # fmt: skip
+        after = np.select([kind == rows for rows in range(len(sent.after))],
+                          [after_kind[same] for after_kind in sent.after])  # fmt: skip
     ends = update[same] + after
     tails = ends
     if f.shape[1] > 1:  # a stage is done before those ahead of it have drained
@@ -247,11 +250,11 @@ def _overlapped(
     slowest = f[row, slow_ahead] + b[row, slow_back]
     busy = S * slowest
     steady = busy + ((f + b).sum(-1)[row] - slowest) / v[:, 0]
-    for at, done in played.done(plan, lambda at: passes.kinds(row[at]), unlike):
+    for rows, done in played.done(plan, lambda rows: passes.kinds(row[rows]), unlike):
         # of turns without a gap it is the work of the slowest, to the last digit
-        steady[at] = np.maximum(done.max(axis=-1), busy[at])
-        own = slice(done.shape[1])
-        tails[at, own] = ends[at, own] + done - steady[at, None]
+        steady[rows] = np.maximum(done.max(axis=-1), busy[rows])
+        its_stages = slice(done.shape[1])
+        tails[rows, its_stages] = ends[rows, its_stages] + done - steady[rows, None]
     end = np.argmax(tails, axis=-1)
     tail = tails[np.arange(len(plan)), end]
     renewed, exchanged = np.minimum(update[same, end], tail), after[np.arange(len(plan)), end]
@@ -261,9 +264,9 @@ def _overlapped(
 
 
 def _filled(
-    time: Time, same: Array, sent: StageMessages, wait: Array, beside: Flags
+    time: Time, same: Array, sent: StageMessages, wait: Array, crosses_beside_work: Flags
 ) -> Time:  # fmt: skip
-    """The same of plans whose borders are crossed `beside` work: only fill and drain wait for them.
+    """The same of plans whose borders are crossed beside work: only fill and drain wait for them.
 
     The first micro-batch goes through the first chunk of each stage, the last comes back so. They
     wait for what their passes take longer with the borders than without.
@@ -271,8 +274,8 @@ def _filled(
     ahead, back = time.paces
     once = sent.ahead[same, ahead] + sent.border[same, back]
     filled = np.divide(wait, once, out=np.zeros_like(wait), where=once > 0)
-    seconds = time.seconds + np.where(beside, filled * once, 0.0)
-    return replace(time, seconds=seconds, shown=np.where(beside, filled, time.shown))
+    seconds = time.seconds + np.where(crosses_beside_work, filled * once, 0.0)
+    return replace(time, seconds=seconds, shown=np.where(crosses_beside_work, filled, time.shown))
 
 
 def _published(

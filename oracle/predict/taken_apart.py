@@ -44,33 +44,37 @@ class Parts:
     passing: Array
 
 
-OWN = tuple(each.name for each in fields(Parts) if each.name != "unit")
+OWN = tuple(field.name for field in fields(Parts) if field.name != "unit")
 
 
 def finer(
-    chain: Chain, unit: Array, load: Workload, at: Array, plain: Flags
+    chain: Chain, unit: Array, load: Workload, workloads: Array, plain: Flags
 ) -> tuple[Array, Chain]:  # fmt: skip
     """Chains of `plain` plans whose unlike units no choice leaves room for, with these taken apart
     where that helps; and the model's unit of each part, as of each unit before: (c, p, parts).
     """
     c, p, before = unit.shape
-    found: dict[int, Parts] = {}
+    parts_of_row: dict[int, Parts] = {}
     short = (lacking(chain).any(axis=-1) & ~same(chain)).reshape(c, p) & plain[:, None]
     for row, stage in np.argwhere(short).tolist():
-        mine = np.flatnonzero(unit[row, stage] >= 0)
-        one = chain.take(np.array([row * p + stage]))
-        one = replace(one, **{name: _wide(one, name, before)[:, mine] for name in OWN})
-        parts = taken_apart(one, unit[row, stage, mine], load, int(load.kinds.row[at[row]]))
+        stage_units = np.flatnonzero(unit[row, stage] >= 0)
+        stage_chain = chain.take(np.array([row * p + stage]))
+        stage_chain = replace(
+            stage_chain, **{name: _wide(stage_chain, name, before)[:, stage_units] for name in OWN}
+        )
+        parts = taken_apart(
+            stage_chain, unit[row, stage, stage_units], load, int(load.kinds.row[workloads[row]])
+        )
         if parts is not None:
-            found[row * p + stage] = parts
-    if not found:
+            parts_of_row[row * p + stage] = parts
+    if not parts_of_row:
         return unit, chain
-    size = max(before, *(len(parts.unit) for parts in found.values()))
+    size = max(before, *(len(parts.unit) for parts in parts_of_row.values()))
 
     def padded(old: Array, name: str, none: float) -> Array:
         wide = np.full((c * p, size), none, old.dtype)
         wide[:, :before] = old
-        for row, parts in found.items():
+        for row, parts in parts_of_row.items():
             new = getattr(parts, name)
             wide[row] = none
             wide[row, : len(new)] = new
@@ -83,7 +87,7 @@ def finer(
 
 def _wide(chain: Chain, name: str, units: int) -> Array:
     """(plans, units) of what may be one for all of them."""
-    rows = max(len(getattr(chain, each.name)) for each in fields(chain))
+    rows = max(len(getattr(chain, column.name)) for column in fields(chain))
     return np.broadcast_to(getattr(chain, name), (rows, units))
 
 
@@ -96,8 +100,8 @@ def taken_apart(chain: Chain, units: Array, load: Workload, kind: int) -> Parts 
 
     def cut(begins: Flags) -> tuple[Parts, Flags]:
         parts = rows.parts(begins, chain)
-        own = {name: getattr(parts, name)[None] for name in OWN}
-        return parts, lacking(replace(chain, **own))[0]
+        part_columns = {name: getattr(parts, name)[None] for name in OWN}
+        return parts, lacking(replace(chain, **part_columns))[0]
 
     fine = np.zeros(len(rows.at), int)
     # what may leave needs least room row by row; what is made again may need more so
@@ -131,25 +135,25 @@ class _Rows:
         self.every, self.units = every, units
         row = every.row[self.at]
 
-        def of(values: Array) -> Array:
+        def of_kind(values: Array) -> Array:
             """(kinds, rows) → (instances,) of this kind."""
             wide = np.broadcast_to(np.atleast_2d(values), (max(len(np.atleast_2d(values)), 1),
                                                            len(model)))  # fmt: skip
             return np.asarray(wide[kind if len(wide) > 1 else 0][row], float)
 
         times = load.times
-        self.forward, self.backward = of(times.forward), of(times.data + times.weight)
-        self.moving = of(working_rows(shard, times.workspace))
-        kept = of(kept_rows(shard))
+        self.forward, self.backward = of_kind(times.forward), of_kind(times.data + times.weight)
+        self.moving = of_kind(working_rows(shard, times.workspace))
+        kept_bytes = of_kind(kept_rows(shard))
         width = np.where(model.fed, shard.fed, shard.delta)
         # what nobody keeps is as large as it is made
-        alive = of(shard.micro * shard.y * shard.delta * masks.moved(model))
+        alive = of_kind(shard.micro * shard.y * shard.delta * masks.moved(model))
         share = every.share[self.at]
-        self.made = of(shard.micro * shard.kept * width) * share
+        self.made = of_kind(shard.micro * shard.kept * width) * share
         self.made = np.minimum(self.made, np.where(share > 1, alive, np.inf))
-        self.extra = np.maximum(kept - self.made, 0.0)  # masks, indices
-        self.samples = np.where(self.at == 0, np.minimum(of(shard.micro * shard.x * shard.delta),
-                                                         self.extra), 0.0)  # fmt: skip
+        self.extra = np.maximum(kept_bytes - self.made, 0.0)  # masks, indices
+        samples = np.minimum(of_kind(shard.micro * shard.x * shard.delta), self.extra)
+        self.samples = np.where(self.at == 0, samples, 0.0)
         self.extra = self.extra - self.samples
         self.alive = np.where(self.made > 0, self.made, alive)
         self.loss = masks.losses(model)[row]
@@ -167,10 +171,10 @@ class _Rows:
 
     def begins(self, fine: Array) -> Flags:
         """The instances that begin a part, where they are taken apart as finely as is said."""
-        found = np.diff(self.unit, prepend=-1) > 0
-        found |= ((fine > 0) & self.starts) | (fine > 1)
-        found[1:] |= fine[:-1] > 1
-        return np.asarray(found)
+        part_begins = np.diff(self.unit, prepend=-1) > 0
+        part_begins |= ((fine > 0) & self.starts) | (fine > 1)
+        part_begins[1:] |= fine[:-1] > 1
+        return np.asarray(part_begins)
 
     def parts(self, begins: Flags, chain: Chain) -> Parts:
         """The stage's units, taken apart where a part begins."""
@@ -179,53 +183,54 @@ class _Rows:
         unit = self.unit[begins]
         n = np.arange(len(self.at))
         first, last, read = self.ends
-        wanted = self.made > 0
+        has_output = self.made > 0
         owner = part[np.clip(last, 0, len(n) - 1)]
         stops = np.append(np.flatnonzero(begins)[1:], len(n))
 
-        def add(of: Array, values: Array, some: Array) -> Array:
-            return np.bincount(of[some], values[some], count)
+        def sum_by_part(part_of: Array, values: Array, chosen: Array) -> Array:
+            return np.bincount(part_of[chosen], values[chosen], count)
 
-        given = add(part, self.samples, self.samples > 0)
-        given = given + add(owner, self.made, wanted & (owner != part))
-        inner = add(owner, self.made, wanted & (owner == part))
-        kept = given + inner + add(part, self.extra, self.extra > 0)
-        far = wanted & (read - np.minimum(last, read) > FAR)
+        given_bytes = sum_by_part(part, self.samples, self.samples > 0)
+        given_bytes = given_bytes + sum_by_part(owner, self.made, has_output & (owner != part))
+        inner = sum_by_part(owner, self.made, has_output & (owner == part))
+        kept_bytes = given_bytes + inner + sum_by_part(part, self.extra, self.extra > 0)
+        far = has_output & (read - np.minimum(last, read) > FAR)
         stays = np.bincount(owner[far], minlength=count) > 0
         work, passing = np.zeros((2, len(n)))
-        for m in np.flatnonzero(wanted).tolist():
+        for m in np.flatnonzero(has_output).tolist():
             work[first[m] : stops[owner[m]]] += self.made[m]
             passing[m : read[m] + 1] += self.made[m] * (part[m : read[m] + 1] < owner[m])
             if not far[m]:
                 passing[m : read[m] + 1] += self.made[m] * (part[m : read[m] + 1] > owner[m])
-        for m in np.flatnonzero(~wanted & (self.alive > 0)).tolist():
+        for m in np.flatnonzero(~has_output & (self.alive > 0)).tolist():
             passing[m : read[m] + 1] += self.alive[m]
-        most = np.full((2, count), -np.inf)
-        alone = self._beside(part)
-        np.maximum.at(most[0], part, work + alone + self.moving)
-        np.maximum.at(most[1], part, passing)
+        peak_bytes = np.full((2, count), -np.inf)
+        alone = self._extra_kept(part)
+        np.maximum.at(peak_bytes[0], part, work + alone + self.moving)
+        np.maximum.at(peak_bytes[1], part, passing)
         remake, able = self._remade(part, owner, first)
-        sums = [np.bincount(part, each, count) for each in (self.forward, self.backward)]
-        scale = [np.divide(np.broadcast_to(whole, (1, len(self.units)))[0],
-                           np.bincount(self.unit, each, len(self.units)),
+        sums = [np.bincount(part, seconds, count) for seconds in (self.forward, self.backward)]
+        scale = [np.divide(np.broadcast_to(unit_seconds, (1, len(self.units)))[0],
+                           np.bincount(self.unit, seconds, len(self.units)),
                            out=np.ones(len(self.units)),
-                           where=np.bincount(self.unit, each, len(self.units)) > 0)
-                 for whole, each in ((chain.forward, self.forward),
+                           where=np.bincount(self.unit, seconds, len(self.units)) > 0)
+                 for unit_seconds, seconds in ((chain.forward, self.forward),
                                      (chain.backward, self.backward))]  # fmt: skip
         loss = np.bincount(part, self.loss, count) > 0
-        may = [np.broadcast_to(each.any(), count) for each in (chain.free, chain.able)]
+        stays |= loss
+        free = chain.free.any() & (kept_bytes > 0) & ~stays
+        able = chain.able.any() & able & (kept_bytes > given_bytes) & ~stays
         return Parts(
-            self.units[unit], sums[0] * scale[0][unit], sums[1] * scale[1][unit], kept, given,
-            np.maximum(most[0] - kept, 0.0), remake,
-            may[0] & (kept > 0) & ~loss & ~stays, may[1] & able & (kept > given) & ~loss & ~stays,
-            given, np.maximum(most[1], 0.0),
+            self.units[unit], sums[0] * scale[0][unit], sums[1] * scale[1][unit], kept_bytes,
+            given_bytes, np.maximum(peak_bytes[0] - kept_bytes, 0.0), remake, free, able,
+            given_bytes, np.maximum(peak_bytes[1], 0.0),
         )  # fmt: skip
 
-    def _beside(self, part: Array) -> Array:
+    def _extra_kept(self, part: Array) -> Array:
         """What rows keep for themselves alone, up to each in its part."""
-        own = self.extra + self.samples
-        running, begin = np.cumsum(own), np.searchsorted(part, part)
-        return np.asarray(running - running[begin] + own[begin])
+        extra_bytes = self.extra + self.samples
+        running, begin = np.cumsum(extra_bytes), np.searchsorted(part, part)
+        return np.asarray(running - running[begin] + extra_bytes[begin])
 
     def _remade(self, part: Array, owner: Array, first: Array) -> tuple[Array, Flags]:
         """(parts,) seconds in which each makes again what it made for itself, and whether it can.
@@ -235,23 +240,23 @@ class _Rows:
         """
         count = int(part[-1]) + 1
         seconds, able = np.zeros(count), np.ones(count, bool)
-        place = {int(at): n for n, at in enumerate(self.at.tolist())}
+        place = {int(instance): n for n, instance in enumerate(self.at.tolist())}
         inner = ((self.made > 0) & (owner == part)) | (self.extra > 0)
-        seen: set[int] = set()
+        visited: set[int] = set()
         for n in np.flatnonzero(inner)[::-1].tolist():
-            stack, mine = [n], part[n]
+            stack, target = [n], part[n]
             while stack:
-                at = stack.pop()
-                if at in seen:
+                instance = stack.pop()
+                if instance in visited:
                     continue
-                seen.add(at)
-                seconds[mine] += self.forward[at]
-                for feed in self.every.feeds[self.at[at]]:
+                visited.add(instance)
+                seconds[target] += self.forward[instance]
+                for feed in self.every.feeds[self.at[instance]]:
                     maker = place.get(feed, NOBODY)
                     if maker == NOBODY:
                         continue
-                    if part[maker] == mine:
+                    if part[maker] == target:
                         stack.append(maker)
-                    elif self.made[maker] <= 0 or owner[maker] < mine or first[maker] > at:
-                        able[mine] = False
+                    elif self.made[maker] <= 0 or owner[maker] < target or first[maker] > instance:
+                        able[target] = False
         return seconds, able

@@ -46,8 +46,10 @@ class Trace:
     @cached_property
     def spans(self) -> list[Span]:
         """Every turn as it is played, once the samples are there."""
-        found = play(self.schedule, self.stages, self.micro_batches, self.chunks, self._seconds)
-        return [one._replace(start=one.start + self.late, end=one.end + self.late) for one in found]
+        played = play(self.schedule, self.stages, self.micro_batches, self.chunks, self._seconds)
+        return [
+            span._replace(start=span.start + self.late, end=span.end + self.late) for span in played
+        ]
 
     def _seconds(self, stage: int, turn: Turn) -> float:
         return float(self.passes[turn.kind][stage]) / self.chunks
@@ -55,15 +57,17 @@ class Trace:
     @cached_property
     def done(self) -> Array:
         """When each stage has ended its last pass."""
-        found = np.zeros(self.stages)
+        done_at = np.zeros(self.stages)
         for span in self.spans:
-            found[span.stage] = max(found[span.stage], span.end)
-        return found
+            done_at[span.stage] = max(done_at[span.stage], span.end)
+        return done_at
 
     @cached_property
     def end(self) -> float:
         """When the last stage has exchanged and updated."""
-        exposed = [sum(one.exposed for one in each) for each in self.sent["step"]]
+        exposed = [
+            sum(sending.exposed for sending in stage_sends) for stage_sends in self.sent["step"]
+        ]
         return float((self.done + np.array(exposed) + self.update).max())
 
     @cached_property
@@ -75,12 +79,12 @@ class Trace:
 
 def trace(work: Work) -> Trace:
     """The iteration of one plan."""
-    step, row, at = work.block.step, work.row, work.at
+    step, row, shard = work.block.step, work.row, work.at
     passes, plan = step.passes, work.plan
     pipeline = plan.axis("pipeline")
-    mine = passes.row[row]
-    kept = passes.kinds(mine)
-    stages, read = len(kept["forward"]), work.block.read
+    pass_row = passes.row[row]
+    turn_seconds = passes.kinds(pass_row)
+    stages, read = len(turn_seconds["forward"]), work.block.read
     late = 0.0 if read is None else max(float(read.seconds[row] - step.seconds[row]), 0.0)
     messages = {"forward": passes.forward_messages, "backward": passes.backward_messages,
                 "input": passes.input_messages,
@@ -88,34 +92,38 @@ def trace(work: Work) -> Trace:
     return Trace(
         str(pipeline.word("schedule")) if stages > 1 else "1f1b",
         max(1, round(float(step.segments[row]))),
-        int(pipeline.interleave[0, 0]) if stages > 1 else 1, kept,
-        {kind: seconds - np.broadcast_to(messages[kind][mine], seconds.shape)
-         for kind, seconds in kept.items()},
-        {when: [_sent(work, when, stage, at) for stage in range(stages)]
-         for when in (*kept, "step")},
-        np.broadcast_to(step.update[at], kept["forward"].shape), late,
+        int(pipeline.interleave[0, 0]) if stages > 1 else 1, turn_seconds,
+        {kind: seconds - np.broadcast_to(messages[kind][pass_row], seconds.shape)
+         for kind, seconds in turn_seconds.items()},
+        {when: [_sent(work, when, stage, shard) for stage in range(stages)]
+         for when in (*turn_seconds, "step")},
+        np.broadcast_to(step.update[shard], turn_seconds["forward"].shape), late,
     )  # fmt: skip
 
 
-def _sent(work: Work, when: str, stage: int, at: int) -> list[Sending]:
+def _sent(work: Work, when: str, stage: int, shard: int) -> list[Sending]:
     """What a stage sends in one pass of a micro-batch, or once a step."""
-    pass_, apart = ("backward", True) if when == "input" else (when, False)
+    pass_, elsewhere = ("backward", True) if when == "input" else (when, False)
     step = work.block.step
-    again = step.repeats[work.row] > 1 and pass_ == "backward"
+    sends_again = step.repeats[work.row] > 1 and pass_ == "backward"
     place = longer_by(int(step.recompute[work.row])) if when == "step" else OTHER.get(pass_, "")
-    apart = apart or when == "step"
-    found = []
-    for one, _ in work.messages:
-        if one.when == pass_:
-            part = one.seconds[at, stage], (one.left(place) if apart else one.exposed)[at, stage]
-        elif again and one.when == "forward" and not one.stays:
-            part = one.seconds[at, stage], one.left("again")[at, stage]
-        elif one.when == "border" and pass_ in ("forward", "backward"):
-            ahead = np.broadcast_to(one.ahead, one.seconds.shape)[at, stage]
-            part = (ahead, ahead) if pass_ == "forward" else (
-                one.seconds[at, stage] - ahead, one.exposed[at, stage] - ahead)  # fmt: skip
+    elsewhere = elsewhere or when == "step"
+    sendings = []
+    for message, _ in work.messages:
+        if message.when == pass_:
+            part = (
+                message.seconds[shard, stage],
+                (message.left(place) if elsewhere else message.exposed)[shard, stage],
+            )
+        elif sends_again and message.when == "forward" and not message.stays:
+            part = message.seconds[shard, stage], message.left("again")[shard, stage]
+        elif message.when == "border" and pass_ in ("forward", "backward"):
+            ahead = np.broadcast_to(message.ahead, message.seconds.shape)[shard, stage]
+            seconds, exposed = message.seconds[shard, stage], message.exposed[shard, stage]
+            behind = seconds - ahead, exposed - ahead
+            part = (ahead, ahead) if pass_ == "forward" else behind
         else:
             continue
         if part[0] > 0:
-            found.append(Sending(one.what, float(part[0]), float(part[1])))
-    return found
+            sendings.append(Sending(message.what, float(part[0]), float(part[1])))
+    return sendings

@@ -54,36 +54,40 @@ def messages(
     """
     variance, alike, short = np.zeros((3, len(same)))
     logged: dict[str, Array] = {}
-    for one in talk:
-        when = one.when
+    for priced in talk:
+        when = priced.when
         if when == "step":
-            exposed = times[when] * after_step(one, recompute, same, stage[when])
+            exposed = times[when] * after_step(priced, recompute, same, stage[when])
         else:
-            exposed = times[when] * one.exposed[same, stage[when]]
-        longer = times[when] * one.longer[same, stage[when]]
-        if when == "forward" and not one.stays:  # and where all is recomputed
-            again = one.left("again")[same, stage["again"]]
-            again = np.where(recompute == 1 + STAGE, one.exposed[same, stage["again"]], again)
-            exposed = exposed + times["again"] * again
-            longer = longer + times["again"] * one.longer[same, stage["again"]]
-        if one.logged.any():
-            for name, its in (("inside", ~one.between), ("between", one.between)):
-                took = exposed * (its & one.logged)[same]
+            exposed = times[when] * priced.exposed[same, stage[when]]
+        longer = times[when] * priced.longer[same, stage[when]]
+        if when == "forward" and not priced.stays:  # and where all is recomputed
+            seconds_again = priced.left("again")[same, stage["again"]]
+            seconds_again = np.where(
+                recompute == 1 + STAGE, priced.exposed[same, stage["again"]], seconds_again
+            )
+            exposed = exposed + times["again"] * seconds_again
+            longer = longer + times["again"] * priced.longer[same, stage["again"]]
+        if priced.logged.any():
+            for name, its in (("inside", ~priced.between), ("between", priced.between)):
+                took = exposed * (its & priced.logged)[same]
                 logged[name] = logged.get(name, 0.0) + took
-            exposed = exposed * ~one.logged[same]
-        sigma, sure = one.rough[same] * exposed, one.covered[same]
+            exposed = exposed * ~priced.logged[same]
+        sigma, sure = priced.rough[same] * exposed, priced.covered[same]
         variance = variance + np.where(sure, sigma, 0.0) ** 2
         alike = alike + np.where(sure, 0.0, sigma)
         short = short + longer
     return variance + alike**2, short, logged
 
 
-def after_step(one: Priced, recompute: Array, same: Array, stage: Array) -> Array:
+def after_step(priced: Priced, recompute: Array, same: Array, stage: Array) -> Array:
     """What is left of a step's messages on each plan's stage, by its kind of recomputation."""
-    found = one.exposed[same, stage]
+    seconds_left = priced.exposed[same, stage]
     for kind in np.unique(recompute[recompute > 0]).tolist():
-        found = np.where(recompute == kind, one.left(longer_by(kind))[same, stage], found)
-    return np.asarray(found)
+        seconds_left = np.where(
+            recompute == kind, priced.left(longer_by(kind))[same, stage], seconds_left
+        )
+    return np.asarray(seconds_left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +119,11 @@ class Uncertainty:
         None under ideal assumptions.
         """
         ahead, back, _ = self.known
-        each = (ahead.doubts.get(family, 0.0) + back.doubts.get(family, 0.0)
+        family_doubts = (ahead.doubts.get(family, 0.0) + back.doubts.get(family, 0.0)
                 for family in dict.fromkeys((*ahead.doubts, *back.doubts)))  # fmt: skip
-        together = np.sqrt(sum((one**2 for one in each), np.zeros(1)))
-        whole = np.broadcast_to(together, ahead.total.shape)
-        return np.asarray((whole / (ahead.total + back.total))[self.same])
+        together = np.sqrt(sum((doubt**2 for doubt in family_doubts), np.zeros(1)))
+        kernel_doubt = np.broadcast_to(together, ahead.total.shape)
+        return np.asarray((kernel_doubt / (ahead.total + back.total))[self.same])
 
     @property
     def timed(self) -> Array:
@@ -149,10 +153,10 @@ class Uncertainty:
         took = {name: ((ahead.told.get(name, 0.0) + back.told.get(name, 0.0)) / total)[self.same]
                 * rest for name in dict.fromkeys((*ahead.told, *back.told))}  # fmt: skip
         took |= {**self.sent, "host": self.launched}
-        found = sum((one * other * self.factors.covariance(first, second)
-                     for first, one in took.items() for second, other in took.items()),
+        variance = sum((seconds * other_seconds * self.factors.covariance(first, second)
+                     for first, seconds in took.items() for second, other_seconds in took.items()),
                     np.zeros(1))  # fmt: skip
-        return np.maximum(found, 0.0)
+        return np.maximum(variance, 0.0)
 
     @property
     def real(self) -> Array:
@@ -166,8 +170,8 @@ class Uncertainty:
         seconds, strange = self.seconds * real, real * (not self.software.held)
         # where runs were logged their factors hold what this software does otherwise
         ran = any(name in self.factors.told for name in GROUPS)
-        shown = self.factors.doubt("shown")
-        hides = strange if shown is None else real * shown / WIDTHS["HIDES"]
+        shown_doubt = self.factors.doubt("shown")
+        hides = strange if shown_doubt is None else real * shown_doubt / WIDTHS["HIDES"]
         return {
             "STEP": seconds - real * self.timed,
             "HOST": self.launched * ("host" not in self.factors.told),
@@ -193,15 +197,15 @@ class Uncertainty:
     def untried(self) -> Array:
         """1σ for want of steps measured under this software."""
         alone = (WIDTHS[name] * self.parts[name] for name in UNTRIED)
-        return np.asarray(np.sqrt(self.changed**2 + sum(each**2 for each in alone)))
+        return np.asarray(np.sqrt(self.changed**2 + sum(deviation**2 for deviation in alone)))
 
     def deviations(self, widths: dict[str, float]) -> tuple[Array, Array]:
         """1σ either way and of what can only slow a step down, by these constants."""
-        found = []
+        both_ways = []
         for names, variance in zip((EITHER, UPWARDS), self.given, strict=True):
-            own = sum((widths[name] * self.parts[name]) ** 2 for name in names)
-            found.append(np.sqrt(variance + own))
-        return found[0], found[1]
+            variance_of_constants = sum((widths[name] * self.parts[name]) ** 2 for name in names)
+            both_ways.append(np.sqrt(variance + variance_of_constants))
+        return both_ways[0], both_ways[1]
 
     @property
     def deviation(self) -> Array:
@@ -223,10 +227,14 @@ def fed(model: Model, plan: Plan, software: Software) -> Array:
 
     None for tokens, nor where software is known to have them ready ahead.
     """
-    given = 0.0 if model.tokens.any() or software.host.reader == "ahead" else model.x[0]
-    return np.asarray(plan.batch[:, 0] / plan.devices[:, 0] * given / READ)
+    elements = 0.0 if model.tokens.any() or software.host.reader == "ahead" else model.x[0]
+    return np.asarray(plan.batch[:, 0] / plan.devices[:, 0] * elements / READ)
 
 
-def host_share(both: Array, host: Array) -> Array:
+def host_share(pass_seconds: Array, host: Array) -> Array:
     """What a pass would take longer for a relative change of the host's work: host³ / both²."""
-    return np.asarray(np.divide(host**3, both**2, out=np.zeros(both.shape), where=both > 0))
+    return np.asarray(
+        np.divide(
+            host**3, pass_seconds**2, out=np.zeros(pass_seconds.shape), where=pass_seconds > 0
+        )
+    )

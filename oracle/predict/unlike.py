@@ -66,10 +66,10 @@ class Unlike:
     ) -> Unlike:  # fmt: skip
         faces = Faces.of(plan, job)
         lines = _over_all(job, lines)
-        rows = tuple(rows_of(model, one.view, faces.plan, options) for one in job)
+        rows = tuple(rows_of(model, part.view, faces.plan, options) for part in job)
         rules = [*faces.worst(rules_of(faces.plan, model, options)), *placed(plan, system)]
-        what = "what units do with activations is not chosen by room on unlike devices"
-        rules.append(Rule.never(np.broadcast_to(chooses(plan), (len(plan), 1)), what))
+        complaint = "what units do with activations is not chosen by room on unlike devices"
+        rules.append(Rule.never(np.broadcast_to(chooses(plan), (len(plan), 1)), complaint))
         loads = Loads.of(model, system, plan, options)
         return cls(model, plan, faces, job, rows, rules, system, options, lines, loads)
 
@@ -77,13 +77,15 @@ class Unlike:
     def share(self) -> Array:
         """Seconds of each plan's own passes, shared evenly by stages as fast as its fastest."""
         p = self.faces.plan.axis("pipeline").degree[:, 0]
-        least = np.full(len(p), np.inf)
-        for one in self.rows:
-            whole = self._through(one, "forward", "data", "weight") * one.state.segments
-            each = np.broadcast_to(whole, (len(p), 1))[:, 0] / p
-            least = np.minimum(least, each)
-        found = least[self.faces.most(least)]
-        return np.asarray(found if self.loads is None else np.maximum(found, self.loads.least))
+        least_seconds = np.full(len(p), np.inf)
+        for rows in self.rows:
+            pass_seconds = self._through(rows, "forward", "data", "weight") * rows.state.segments
+            share_seconds = np.broadcast_to(pass_seconds, (len(p), 1))[:, 0] / p
+            least_seconds = np.minimum(least_seconds, share_seconds)
+        of_slowest_face = least_seconds[self.faces.most(least_seconds)]
+        return np.asarray(
+            of_slowest_face if self.loads is None else np.maximum(of_slowest_face, self.loads.least)
+        )
 
     @property
     def least(self) -> Array:
@@ -98,9 +100,9 @@ class Unlike:
     def _through(self, rows: Rows, *passes: str) -> Array:
         """(faces, 1): the sum over all units."""
         units = rows.shard.model.units[0].sum(axis=0)[:, None]
-        each = sum((getattr(rows.times, name) for name in passes), np.zeros(1))
-        found = rows.kinds.spread(each @ units)
-        return np.broadcast_to(found, (len(self.faces.row), 1))
+        row_seconds = sum((getattr(rows.times, name) for name in passes), np.zeros(1))
+        unit_sums = rows.kinds.spread(row_seconds @ units)
+        return np.broadcast_to(unit_sums, (len(self.faces.row), 1))
 
     @cached_property
     def cuts(self) -> Cuts:
@@ -112,18 +114,18 @@ class Unlike:
         return Cuts.joined(self.model, [self._ways(row) for row in first.tolist()], shape)
 
     def _ways(self, row: int) -> Sequence[tuple[int, ...]]:
-        found = ways_of(self.model, self.plan[[row]], self.options)
+        ways = ways_of(self.model, self.plan[[row]], self.options)
         pipeline = self.plan.axis("pipeline")
         p = int(pipeline.degree[row, 0])
-        if p == 1 or len(found) == 1 or pipeline.edges(self.model, row):
-            return found
-        device = device_of(len(found[0]) - 1, p, bool(pipeline.vee[row, 0]))
+        if p == 1 or len(ways) == 1 or pipeline.edges(self.model, row):
+            return ways
+        device = device_of(len(ways[0]) - 1, p, bool(pipeline.vee[row, 0]))
         faces, _ = self.faces.of_plans(np.array([row]))
-        for each, held in zip(self._units[:, faces].swapaxes(0, 1),
+        for unit_seconds, holds in zip(self._units[:, faces].swapaxes(0, 1),
                               self.faces.take(np.array([row])).held, strict=True):  # fmt: skip
-            loads = np.where(held[:, :, None], each[None], 0.0).max(axis=1)
-            found = (*found, unlike_cuts(loads[device]))
-        return tuple(dict.fromkeys(found))
+            loads = np.where(holds[:, :, None], unit_seconds[None], 0.0).max(axis=1)
+            ways = (*ways, unlike_cuts(loads[device]))
+        return tuple(dict.fromkeys(ways))
 
     def bound(self, plans: Array, way: Array) -> Array:
         """Seconds that some plans take at least, each cut one way.
@@ -133,130 +135,148 @@ class Unlike:
         faces, plan = self.faces.of_plans(plans)
         pipeline = self.plan[plans[plan]].axis("pipeline")
         stages = Stages.along(self.model, pipeline, self.cuts.edges[way[plan]])
-        each = stages.gather(self._units[:, faces].min(axis=0))
-        found = np.zeros(len(plans))
-        np.maximum.at(found, plan, each.max(axis=-1) * self.faces.pieces[faces])
-        return found
+        device_seconds = stages.gather(self._units[:, faces].min(axis=0))
+        bounds = np.zeros(len(plans))
+        np.maximum.at(bounds, plan, device_seconds.max(axis=-1) * self.faces.pieces[faces])
+        return bounds
 
     @cached_property
     def _units(self) -> Array:
         """(partitions, faces, units) seconds of a micro-batch's passes on the machine of each."""
         shape = len(self.faces.row), len(self.model.units[1])
-        times = [one.times.forward + one.times.data + one.times.weight for one in self.rows]
-        return np.stack([np.broadcast_to(one.kinds.spread(each @ self.model.units[0].T), shape)
-                         for one, each in zip(self.rows, times, strict=True)])  # fmt: skip
+        times = [rows.times.forward + rows.times.data + rows.times.weight for rows in self.rows]
+        units = [rows.kinds.spread(row_seconds @ self.model.units[0].T)
+                 for rows, row_seconds in zip(self.rows, times, strict=True)]  # fmt: skip
+        return np.stack([np.broadcast_to(unit_seconds, shape) for unit_seconds in units])
 
     def block(self, plans: Array, way: Array) -> Block:
         """The estimate of some of these plans, each cut one way."""
-        at, options, faces = plans, self.options, self.faces.take(plans)
-        mine, plan = self.faces.of_plans(plans)
-        every = Kinds.apart(len(mine)).row
+        numbers, options, faces = plans, self.options, self.faces.take(plans)
+        face_rows, plan = self.faces.of_plans(plans)
+        every = Kinds.apart(len(face_rows)).row
         loads = []
-        for one in self.rows:
-            rows = one.take(mine, way[plan])
+        for part in self.rows:
+            rows = part.take(face_rows, way[plan])
             edges = self.cuts.edges[way[plan][rows.kinds.first]]
             loads.append(workload(rows, options, edges))
-        views = [one.view for one in self.parts]
+        views = [part.view for part in self.parts]
         priced = [
             prices_of(load, faces.plan, every, view, options, self.lines)
             for load, view in zip(loads, views, strict=True)
         ]
-        held = faces.held
-        found = _joined(priced, held)
-        lead = _most([one.work.forward + one.work.backward for one in priced], held)
+        holds = faces.held
+        joined_prices = _joined(priced, holds)
+        lead = _slowest_part([part.work.forward + part.work.backward for part in priced], holds)
 
         def sources() -> Sources:
-            known = [sources_of(load, view, options)
+            part_sources = [sources_of(load, view, options)
                      for load, view in zip(loads, views, strict=True)]  # fmt: skip
-            return tuple(_mixed([each[i] for each in known], lead) for i in range(3))  # type: ignore[return-value]
+            return tuple(
+                _mixed([sources_of_part[i] for sources_of_part in part_sources], lead)
+                for i in range(3)
+            )  # type: ignore[return-value]
 
         eats = fed(self.model, faces.plan, options.software)
-        every_face = step(faces.plan, every, found.work, found.talk, options, sources, eats,
-                          self._unlike(held))  # fmt: skip
+        every_face = step(faces.plan, every, joined_prices.work, joined_prices.talk, options,
+                          sources, eats, self._unlike(holds))  # fmt: skip
         slowest = faces.most(every_face.seconds)
-        taken = every_face.take(slowest)
-        rules = [rule.take(at) for rule in self.rules]
+        timed_step = every_face.take(slowest)
+        rules = [rule.take(numbers) for rule in self.rules]
         read = None
         if self.loads is not None:
-            waits = self.loads.take(at)
-            read = waits.beside(taken.seconds, lambda: between(taken, self.system))
+            waits = self.loads.take(numbers)
+            read = waits.beside(timed_step.seconds, lambda: between(timed_step, self.system))
 
         @cache
         def bytes_of() -> list[memory.Held]:
             return [
-                memory.held(load, faces.plan, every, view.device, options,
-                            None if one.choice is None else one.choice.left, held[:, :, k])
-                for k, (load, view, one) in enumerate(zip(loads, views, priced, strict=True))
+                memory.held_bytes(load, faces.plan, every, view.device, options,
+                            None if prices.choice is None else prices.choice.left, holds[:, :, k])
+                for k, (load, view, prices) in enumerate(zip(loads, views, priced, strict=True))
             ]  # fmt: skip
 
         def keep() -> tuple[memory.Held, list[Rule]]:
-            each, some = bytes_of(), [] if read is None else read.rules
-            own = [limits([], faces.plan, view, one, options)
-                   for view, one in zip(views, each, strict=True)]  # fmt: skip
-            rooms = [many[-1] for many in own]
+            part_bytes, reads = bytes_of(), [] if read is None else read.rules
+            part_limits = [limits([], faces.plan, view, part_held, options)
+                   for view, part_held in zip(views, part_bytes, strict=True)]  # fmt: skip
+            rooms = [limits_of_part[-1] for limits_of_part in part_limits]
             full = np.stack([room.wanted / np.maximum(room.allowed, 1.0) for room in rooms])
-            full = np.where(held.any(axis=1).T, full, -1.0)
+            full = np.where(holds.any(axis=1).T, full, -1.0)
             which, face = full.argmax(axis=0), faces.most(full.max(axis=0))
             which = which[face]
-            wanted, allowed = (
+            needed, allowed = (
                 np.stack([getattr(room, name) for room in rooms])[which, face]
                 for name in ("wanted", "allowed")
             )
-            beside = [rule for many in own for rule in faces.worst(many[1:-1])]
-            room = Rule(wanted, allowed, rooms[0].says)
-            return _chosen(each, which, face), [*rules, *some, *beside, room]
+            host_rules = [
+                rule for limits_of_part in part_limits for rule in faces.worst(limits_of_part[1:-1])
+            ]
+            room = Rule(needed, allowed, rooms[0].says)
+            return _chosen(part_bytes, which, face), [*rules, *reads, *host_rules, room]
 
         @cache
         def alone() -> list[Array]:
-            each = []
-            for one in priced:
-                many = step(faces.plan, every, one.work, one.talk, options, sources, eats)
-                each.append(_busy(many, one.work))
-            return each
+            busy_seconds = []
+            for prices in priced:
+                alone_step = step(
+                    faces.plan, every, prices.work, prices.talk, options, sources, eats
+                )
+                busy_seconds.append(_busy(alone_step, prices.work))
+            return busy_seconds
 
         def sides(row: int) -> tuple[Side, ...]:
             return tuple(_sides(row, self, faces, every_face, alone(), bytes_of()))
 
-        return Block(self.plan[at], taken, loads[0].stages, loads[0].kinds.row, keep,
+        return Block(self.plan[numbers], timed_step, loads[0].stages, loads[0].kinds.row, keep,
                      lambda rows: self.block(plans[rows], way[rows]), self.model, read,
                      priced[0].choice, sides)  # fmt: skip
 
-    def _unlike(self, held: Flags) -> Flags:
+    def _unlike(self, holds: Flags) -> Flags:
         """(faces,) whose stages are not all on the same kinds of devices."""
-        first, *others = (one.view.device for one in self.parts)
-        if all(one == first for one in others):
-            return np.zeros(len(held), bool)
-        there = held.any(axis=-1, keepdims=True)
-        return np.asarray(((held != held[:, :1]) & there).any(axis=(1, 2)))
+        first, *other_devices = (device.view.device for device in self.parts)
+        if all(device == first for device in other_devices):
+            return np.zeros(len(holds), bool)
+        has_any = holds.any(axis=-1, keepdims=True)
+        return np.asarray(((holds != holds[:, :1]) & has_any).any(axis=(1, 2)))
 
 
-def _busy(each: Step, work: StageWork) -> Array:
+def _busy(step: Step, work: StageWork) -> Array:
     """(faces, stages) seconds of a step in which a device has work of its own."""
-    passes = each.passes
-    own = passes.forward + passes.backward - passes.forward_messages - passes.backward_messages
-    return np.asarray(each.segments[:, None] * own[passes.row] + work.update)
+    passes = step.passes
+    pass_seconds = (
+        passes.forward + passes.backward - passes.forward_messages - passes.backward_messages
+    )
+    return np.asarray(step.segments[:, None] * pass_seconds[passes.row] + work.update)
 
 
 def _sides(
-    row: int, job: Unlike, faces: Faces, each: Step, busy: list[Array], held: list[memory.Held]
+    row: int,
+    job: Unlike,
+    faces: Faces,
+    step: Step,
+    busy: list[Array],
+    part_bytes: list[memory.Held],
 ) -> Iterator[Side]:
     """What each partition does in the step of one plan."""
-    mine = np.flatnonzero(faces.row == row)
-    seconds, ranks = float(each.seconds[mine].max()), faces.ranks[mine]
-    tall = [np.where(ranks[:, :, k] > 0, one[mine], 0.0) for k, one in enumerate(busy)]
-    most = max(float(one.max()) for one in tall)
-    for k, (one, taken, bytes_) in enumerate(zip(job.parts, tall, held, strict=True)):
-        here = np.flatnonzero(ranks[:, :, k].any(axis=1))
-        if not len(here):
+    faces_of_plan = np.flatnonzero(faces.row == row)
+    seconds, ranks = float(step.seconds[faces_of_plan].max()), faces.ranks[faces_of_plan]
+    tall = [np.where(ranks[:, :, k] > 0, part[faces_of_plan], 0.0) for k, part in enumerate(busy)]
+    busiest = max(float(part.max()) for part in tall)
+    for k, (part, busy_here, bytes_) in enumerate(zip(job.parts, tall, part_bytes, strict=True)):
+        faces_here = np.flatnonzero(ranks[:, :, k].any(axis=1))
+        if not len(faces_here):
             continue
-        face, top = mine[here[np.argmax(taken[here].max(axis=1))]], float(taken.max())
+        face, top = (
+            faces_of_plan[faces_here[np.argmax(busy_here[faces_here].max(axis=1))]],
+            float(busy_here.max()),
+        )
         count = ranks[:, :, k]
         yield Side(
-            one.number, one.name, one.view.device.title or one.view.device.name,
-            int(count.sum()), float(faces.samples[face]), int(each.segments[face]), top,
-            float((count * taken).sum() / count.sum()), max(seconds - top, 0.0),
-            float(bytes_.total[mine[here]].max()),
-            float(job.options.max_memory or one.view.device.memory), top >= most * (1 - 1e-9),
+            part.number, part.name, part.view.device.title or part.view.device.name,
+            int(count.sum()), float(faces.samples[face]), int(step.segments[face]), top,
+            float((count * busy_here).sum() / count.sum()), max(seconds - top, 0.0),
+            float(bytes_.total[faces_of_plan[faces_here]].max()),
+            float(job.options.max_memory or part.view.device.memory), top >= busiest * (1 - 1e-9),
         )  # fmt: skip
 
 
@@ -265,104 +285,114 @@ def _over_all(job: tuple[Part, ...], lines: Lines) -> Lines:
 
     All flows are laid on one graph of all networks, whichever partition's library prices them.
     """
-    ends = tuple(one.first + one.devices for one in job)
+    ends = tuple(part.first + part.devices for part in job)
 
-    def both(system: System, op: str, pattern: Pattern, devices: int, *more: Any) -> Offer:
+    def slowest_lines(system: System, op: str, pattern: Pattern, devices: int, *more: Any) -> Offer:
         if not spans(pattern, devices, ends):
             return lines(system, op, pattern, devices, *more)
-        return reduce(slowest, (lines(one.across, op, pattern, devices, *more) for one in job))
+        return reduce(slowest, (lines(part.across, op, pattern, devices, *more) for part in job))
 
-    return both
+    return slowest_lines
 
 
-def _most(each: list[Array], mask: Flags) -> Array:
+def _slowest_part(part_seconds: list[Array], mask: Flags) -> Array:
     """(faces,) the partition of the slowest stage."""
-    whole = np.stack([np.where(mask[:, :, k], one, 0.0).max(axis=-1)
-                      for k, one in enumerate(each)])  # fmt: skip
-    return np.asarray(whole.argmax(axis=0))
+    stage_maxima = np.stack([np.where(mask[:, :, k], seconds, 0.0).max(axis=-1)
+                      for k, seconds in enumerate(part_seconds)])  # fmt: skip
+    return np.asarray(stage_maxima.argmax(axis=0))
 
 
-def _slowest(each: Sequence[Any], mask: Flags) -> Any:
+def _slowest(part_values: Sequence[Any], mask: Flags) -> Any:
     """(faces, stages) the largest of what the partitions of a stage say; of tuples, one by one."""
-    if isinstance(each[0], tuple):
-        return tuple(_slowest(some, mask) for some in zip(*each, strict=True))
-    if np.ndim(each[0]) < 2:
-        return np.maximum.reduce(list(each))
+    if isinstance(part_values[0], tuple):
+        return tuple(_slowest(values, mask) for values in zip(*part_values, strict=True))
+    if np.ndim(part_values[0]) < 2:
+        return np.maximum.reduce(list(part_values))
     shape = mask.shape[:2]
-    return np.max([np.where(mask[:, :, k], np.broadcast_to(one, shape), 0.0)
-                   for k, one in enumerate(each)], axis=0)  # fmt: skip
+    return np.max([np.where(mask[:, :, k], np.broadcast_to(column, shape), 0.0)
+                   for k, column in enumerate(part_values)], axis=0)  # fmt: skip
 
 
-def _joined(each: list[Prices], mask: Flags) -> Prices:
+def _joined(part_prices: list[Prices], mask: Flags) -> Prices:
     """Each stage with what it takes on the slowest of the devices that hold it."""
-    works = [one.work for one in each]
+    works = [prices.work for prices in part_prices]
     work = replace(works[0], **{
-        f.name: _slowest([getattr(one, f.name) for one in works], mask)
+        f.name: _slowest([getattr(prices, f.name) for prices in works], mask)
         for f in fields(StageWork) if f.name != "segments"
     })  # fmt: skip
-    talks = zip(*(one.talk for one in each), strict=True)
-    return Prices(work, [_message(some, mask) for some in talks], each[0].choice)
+    talks = zip(*(prices.talk for prices in part_prices), strict=True)
+    return Prices(work, [_message(messages, mask) for messages in talks], part_prices[0].choice)
 
 
-def _message(each: Sequence[Priced], mask: Flags) -> Priced:
+def _message(part_messages: Sequence[Priced], mask: Flags) -> Priced:
     """A message beside the work of the slowest of the devices that hold a stage."""
-    one, count = each[0], len(each)
-    lead = _most([other.seconds for other in each], mask)
-    at = np.arange(len(lead))
+    message, count = part_messages[0], len(part_messages)
+    lead = _slowest_part([part_message.seconds for part_message in part_messages], mask)
+    faces = np.arange(len(lead))
 
     def leading(name: str) -> Array:
-        rows = [np.broadcast_to(getattr(other, name), lead.shape) for other in each]
-        return np.stack(rows)[lead, at]
+        rows = [
+            np.broadcast_to(getattr(part_message, name), lead.shape)
+            for part_message in part_messages
+        ]
+        return np.stack(rows)[lead, faces]
 
-    starts = np.cumsum([0, *(len(other.names) for other in each)])
-    kinds = len(one.groups.patterns)
-    groups = Slice(one.groups.patterns * count, one.groups.row + lead * kinds, one.groups.size)
-    every: dict[str, Any] = {name: tuple(word for other in each for word in getattr(other, name))
-             for name in ("names", "full", "origins")}  # fmt: skip
+    starts = np.cumsum([0, *(len(part_message.names) for part_message in part_messages)])
+    kinds = len(message.groups.patterns)
+    groups = Slice(
+        message.groups.patterns * count, message.groups.row + lead * kinds, message.groups.size
+    )
+    every: dict[str, Any] = {
+        name: tuple(word for part_message in part_messages for word in getattr(part_message, name))
+        for name in ("names", "full", "origins")
+    }
     every |= {name: leading(name) for name in ("phi", "rough", "outside", "logged", "between")}
-    every |= {name: _slowest([getattr(other, name) for other in each], mask)
+    every |= {name: _slowest([getattr(part_message, name) for part_message in part_messages], mask)
             for name in ("calls", "seconds", "exposed", "longer", "ahead",
                          "ahead_calls")}  # fmt: skip
     sides = None
-    if one.sides is not None:
-        sides = _slowest([other.sides for other in each], mask)
-    later = {place: _slowest([other.left(place) for other in each], mask)
-             for place in one.later}  # fmt: skip
+    if message.sides is not None:
+        sides = _slowest([part_message.sides for part_message in part_messages], mask)
+    later = {place: _slowest([part_message.left(place) for part_message in part_messages], mask)
+             for place in message.later}  # fmt: skip
     return replace(
-        one, groups=groups, menu=Menu(offer for other in each for offer in other.menu),
-        largest=lambda: np.asarray(_slowest([other.nbytes for other in each], mask)),
+        message, groups=groups,
+        menu=Menu(offer for part_message in part_messages for offer in part_message.menu),
+        largest=lambda: np.asarray(_slowest([one_part.nbytes for one_part in part_messages], mask)),
         best=leading("best") + starts[lead], later=later, sides=sides, **every,
     )  # fmt: skip
 
 
-def _chosen(each: list[memory.Held], which: Array, face: Array) -> memory.Held:
+def _chosen(part_bytes: list[memory.Held], which: Array, face: Array) -> memory.Held:
     """Of each plan the bytes of one partition's fullest device."""
-    size = len(each[0].stage)
+    size = len(part_bytes[0].stage)
 
     def pick(values: list[Any]) -> Array:
-        return np.stack([np.broadcast_to(one, (size,)) for one in values])[which, face]
+        return np.stack([np.broadcast_to(column, (size,)) for column in values])[which, face]
 
-    kinds = {kind: pick([one.kinds[kind] for one in each]) for kind in memory.KINDS}
+    kinds = {kind: pick([one_part.kinds[kind] for one_part in part_bytes]) for kind in memory.KINDS}
     return memory.Held(
-        kinds, pick([one.stage for one in each]), pick([one.cached for one in each]),
-        each[0].doubt, pick([one.beside for one in each]), pick([one.on_disk for one in each]),
+        kinds, pick([one_part.stage for one_part in part_bytes]),
+        pick([one_part.cached for one_part in part_bytes]), part_bytes[0].doubt,
+        pick([one_part.beside for one_part in part_bytes]),
+        pick([one_part.on_disk for one_part in part_bytes]),
     )  # fmt: skip
 
 
-def _mixed(each: list[Provenance], lead: Array) -> Provenance:
+def _mixed(part_sources: list[Provenance], lead: Array) -> Provenance:
     """Where each row's seconds come from: its slowest partition."""
-    found = Provenance()
-    found.outside, found.convolved = np.zeros(len(lead)), np.zeros(len(lead))
-    for k, one in enumerate(each):
+    mixed = Provenance()
+    mixed.outside, mixed.convolved = np.zeros(len(lead)), np.zeros(len(lead))
+    for k, provenance in enumerate(part_sources):
 
-        def mine(values: Array, k: int = k) -> Array:
+        def of_lead(values: Array, k: int = k) -> Array:
             return np.where(lead == k, np.broadcast_to(values, lead.shape), 0.0)
 
-        its = one.spread(mine)
-        found.outside = found.outside + its.outside
-        found.convolved = found.convolved + its.convolved
+        its = provenance.spread(of_lead)
+        mixed.outside = mixed.outside + its.outside
+        mixed.convolved = mixed.convolved + its.convolved
         for name in ("seconds", "doubts", "told"):
-            whole = getattr(found, name)
+            sums = getattr(mixed, name)
             for key, values in getattr(its, name).items():
-                whole[key] = whole.get(key, 0.0) + values
-    return found
+                sums[key] = sums.get(key, 0.0) + values
+    return mixed

@@ -55,8 +55,8 @@ class Rows:
 
     def take(self, plans: Array, way: Array) -> Rows:
         """Those of some plans, which are cut each its way; a plan may be there in several."""
-        few, kinds = self.kinds.take(plans, way)
-        known, every = len(self.kinds.first), len(self.kinds.row)
+        kind_numbers, kinds = self.kinds.take(plans, way)
+        kind_count, every = len(self.kinds.first), len(self.kinds.row)
         if kinds is self.kinds and np.array_equal(plans, np.arange(every)):
             return self
 
@@ -66,26 +66,42 @@ class Rows:
                 return tuple(map(cut, values))
             if getattr(values, "ndim", 0) < 2 or len(values) == 1:
                 return values
-            return values[few if len(values) == known else plans if len(values) == every else ...]
+            return values[
+                kind_numbers
+                if len(values) == kind_count
+                else plans
+                if len(values) == every
+                else ...
+            ]
 
         def part(message: Message) -> Message:
             names = ("nbytes", "calls", "line", "share", "stands_for")
-            mine = {name: cut(getattr(message, name)) for name in names}
-            if all(new is getattr(message, name) for name, new in mine.items()):
+            cut_fields = {name: cut(getattr(message, name)) for name in names}
+            if all(new is getattr(message, name) for name, new in cut_fields.items()):
                 return message
-            return replace(message, **mine)
+            return replace(message, **cut_fields)
 
         axes = {id(axis): axis.mapped(cut) for _, axis in self.said}  # most send several messages
-        said = [(part(message), message, axes[id(axis)]) for message, axis in self.said]
-        groups = self.groups.take(few, {mine: whole for mine, whole, _ in said})
-        shard, state = (
-            each.but(**{name: cut(value) for name, value in vars(each).items() if name != "model"})
-            for each in (self.shard, self.state)
+        cut_said = [(part(message), message, axes[id(axis)]) for message, axis in self.said]
+        groups = self.groups.take(
+            kind_numbers, {cut_message: uncut_message for cut_message, uncut_message, _ in cut_said}
         )
-        times = Passes(*(cut(getattr(self.times, each.name)) for each in fields(Passes)))
+        shard, state = (
+            column_owner.but(
+                **{
+                    name: cut(value)
+                    for name, value in vars(column_owner).items()
+                    if name != "model"
+                }
+            )
+            for column_owner in (self.shard, self.state)
+        )
+        times = Passes(
+            *(cut(getattr(self.times, column_owner.name)) for column_owner in fields(Passes))
+        )
         return Rows(
-            kinds, self.plan[few], shard, times, groups, state,
-            [(message, axis) for message, _, axis in said if heard(message, groups)],
+            kinds, self.plan[kind_numbers], shard, times, groups, state,
+            [(message, axis) for message, _, axis in cut_said if heard(message, groups)],
         )  # fmt: skip
 
 
@@ -97,11 +113,11 @@ class Workload(Rows):
 
     def part(self, shards: Array) -> tuple[Workload, Array]:
         """(that of some distinct shards, which of them each is)."""
-        few, same = np.unique(shards, return_inverse=True)
-        kinds, _ = self.kinds.take(few, np.zeros(len(few)))
-        rows = self.take(few, np.zeros(len(few)))
-        own = {each.name: getattr(rows, each.name) for each in fields(Rows)}
-        return Workload(**own, stages=self.stages.take(kinds)), same
+        shard_numbers, same = np.unique(shards, return_inverse=True)
+        kinds, _ = self.kinds.take(shard_numbers, np.zeros(len(shard_numbers)))
+        rows = self.take(shard_numbers, np.zeros(len(shard_numbers)))
+        row_fields = {column.name: getattr(rows, column.name) for column in fields(Rows)}
+        return Workload(**row_fields, stages=self.stages.take(kinds)), same
 
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
@@ -109,14 +125,16 @@ class Workload(Rows):
 
     def totals(self, values: Sequence[Array]) -> list[Array]:
         """The totals of several quantities, added up at once."""
-        return [self.kinds.spread(each) for each in self.stages.totals(values)]
+        return [self.kinds.spread(stage_total) for stage_total in self.stages.totals(values)]
 
-    def held(self, name: str, each: Numbers = 1.0) -> Array:
+    def weights_of(self, name: str, per_weight: Numbers = 1.0) -> Array:
         """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`.
 
-        `each` is what a weight of each row counts.
+        `per_weight` is what a weight of each row counts.
         """
-        return sum((self.total(w * each) * share for w, share in self.shares(name)), np.zeros(1))
+        return sum(
+            (self.total(w * per_weight) * share for w, share in self.shares(name)), np.zeros(1)
+        )
 
     def gathered(self, trained: bool = False) -> Array:
         """(plans, p): weights of which a device keeps but a share, so that it gathers them."""
@@ -138,19 +156,19 @@ class Workload(Rows):
 
 def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
     """Split plans and price their rows."""
-    apart = options.ideal or len(plan) == 1
-    alone = apart and not masks.experts(model).any()
+    each_apart = options.ideal or len(plan) == 1
+    alone = each_apart and not masks.experts(model).any()
     state = split(model if alone else _few_rows(model), plan, options)
-    kinds = Kinds.apart(len(plan)) if apart else _kinds(plan, state)
-    few = kinds.one_of_each(plan)
-    shard = state if alone else split(model, few, options)
+    kinds = Kinds.apart(len(plan)) if each_apart else _kinds(plan, state)
+    one_of_each = kinds.one_of_each(plan)
+    shard = state if alone else split(model, one_of_each, options)
     times = passes(shard, system.device, options.precision, options.profile)
     if not options.ideal:
-        waited = agreement.waited(few.axis("data"))
-        times = in_step(times, model, system.device, few.devices, waited)
-    groups = Groups(few)
-    said = _said(few, plan, shard, state, groups, system, options)
-    return Rows(kinds, few, shard, times, groups, state, said)
+        waited = agreement.waited(one_of_each.axis("data"))
+        times = in_step(times, model, system.device, one_of_each.devices, waited)
+    groups = Groups(one_of_each)
+    spoken = _messages(one_of_each, plan, shard, state, groups, system, options)
+    return Rows(kinds, one_of_each, shard, times, groups, state, spoken)
 
 
 def workload(rows: Rows, options: Options, edges: Array | None = None) -> Workload:
@@ -164,8 +182,8 @@ def workload(rows: Rows, options: Options, edges: Array | None = None) -> Worklo
         load, edges = np.broadcast_to(load, (len(edges), load.shape[1])), edges.copy()
         chunks = np.minimum(pipeline.degree * pipeline.interleave, load.shape[1]).astype(int)[:, 0]
         for parts in np.unique(chunks[loose]).tolist():
-            mine = loose & (chunks == parts)
-            edges[mine, : parts + 1] = balanced_cuts(load[mine], parts)
+            of_parts = loose & (chunks == parts)
+            edges[of_parts, : parts + 1] = balanced_cuts(load[of_parts], parts)
     return Workload(**vars(rows), stages=Stages.along(model, pipeline, edges))
 
 
@@ -181,7 +199,7 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
             summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
-            slots=slots_of(model, options), beside=beside(model, options),
+            slots=slots_of(model, options), beside=host_slots(model, options),
         )  # fmt: skip
     for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
@@ -195,7 +213,7 @@ def slots_of(model: Model, options: Options) -> Array:
     return moment * values_of(model, options.optimizer) + state.master(precision)
 
 
-def beside(model: Model, options: Options) -> Array:
+def host_slots(model: Model, options: Options) -> Array:
     """Bytes of a weight's optimizer state and fp32 copy where the host renews it."""
     master = options.software.state.master(options.precision)
     return slots_of(model, options) + (0.0 if master else 4.0)
@@ -203,10 +221,10 @@ def beside(model: Model, options: Options) -> Array:
 
 def values_of(model: Model, optimizer: str) -> Array:
     """Values that an optimizer keeps for a weight of each row."""
-    found = np.full(len(model), float(SLOTS[optimizer]))
+    values = np.full(len(model), float(SLOTS[optimizer]))
     if optimizer == "muon":
-        found[~masks.matrices(model)] = SLOTS["adam"]
-    return found
+        values[~masks.matrices(model)] = SLOTS["adam"]
+    return values
 
 
 def chooses(plan: Plan) -> Array:
@@ -221,34 +239,36 @@ def chooses(plan: Plan) -> Array:
 def columns(plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True) -> Array:
     """(n, k) numbers that tell apart what devices do, whenever it happens."""
     table = plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
-    if (some := chooses(plan)).any():
+    if (choosing := chooses(plan)).any():
         timed = plan.columns(lambda axis, knob: knob in axis.timing)
-        table = np.hstack([table, some, some * timed])
+        table = np.hstack([table, choosing, choosing * timed])
     vee = plan.axis("pipeline").vee  # a matter of the schedule, but it says which stage has what
     return np.hstack([table, vee]) if vee.any() and not vee.all() else table
 
 
-def _said(
-    few: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups, system: System,
+def _messages(
+    one_of_each: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups, system: System,
     options: Options,
 ) -> Said:  # fmt: skip
     """What axes send, and which of them sends it.
 
     An axis with knobs of the state has those of each plan, and speaks of each plan's state.
     """
-    whole = shard.but(**{name: getattr(state, name) for name in STATE})
+    plan_shard = shard.but(**{name: getattr(state, name) for name in STATE})
     axes = [
-        replace(axis, **{knob: getattr(each, knob) for knob in axis.state_knobs})
-        for axis, each in zip(few.lean, plan.lean, strict=True)
+        replace(axis, **{knob: getattr(plan_axis, knob) for knob in axis.state_knobs})
+        for axis, plan_axis in zip(one_of_each.lean, plan.lean, strict=True)
         if axis.speaks_for_all or not axis.degrees or axis.wide
     ]
     ahead = shard.model.training.forward
-    more = curvature.messages(shard, few, options.kfac) if options.optimizer == "kfac" else ()
+    more = (
+        curvature.messages(shard, one_of_each, options.kfac) if options.optimizer == "kfac" else ()
+    )
     factors = [(message, axis) for message, axis in more if heard(message, groups)]
     return factors + [
         (_in_its_group(message, groups, system), axis)
         for axis in axes
-        for message in axis.talk(whole if axis.state_knobs else shard)
+        for message in axis.talk(plan_shard if axis.state_knobs else shard)
         if heard(message, groups)
         if not ahead or message.when.removeprefix("unit ") in ("forward", "border")
     ]
@@ -264,20 +284,22 @@ def _in_its_group(message: Message, groups: Groups, system: System) -> Message:
     """A message with the bytes that its groups, by their size and as they lie on nodes, send."""
     if message.thinned is None and message.sized is None:
         return message
-    found = groups.of(message)
+    groups_of = groups.of(message)
     nbytes = message.nbytes
     if message.sized is not None:
-        nbytes = nbytes * message.sized(found.size)
+        nbytes = nbytes * message.sized(groups_of.size)
     if message.thinned is not None:
-        spread = np.array([places(pattern, system.node) for pattern, _ in found.patterns], float)
-        nbytes = nbytes * message.thinned(spread[found.row, None])
+        spread = np.array(
+            [places(pattern, system.node) for pattern, _ in groups_of.patterns], float
+        )
+        nbytes = nbytes * message.thinned(spread[groups_of.row, None])
     return replace(message, nbytes=nbytes)
 
 
 def _kinds(plan: Plan, state: Shard) -> Kinds:
     """Plans that leave a device the same rows and micro-batches."""
-    others = {axis.name: (*axis.state_knobs, *axis.batch_knobs()) for axis in plan.axes}
-    table = columns(plan, lambda axis, knob: knob not in others[axis.name])
+    left_out = {axis.name: (*axis.state_knobs, *axis.batch_knobs()) for axis in plan.axes}
+    table = columns(plan, lambda axis, knob: knob not in left_out[axis.name])
     table[:, :1] = state.batch  # in place of that of all devices
     return Kinds.of(np.hstack([table, np.broadcast_to(state.segments, state.batch.shape)]))
 
