@@ -42,7 +42,7 @@ def test_whole_units_take_what_was_published(units: int, room: int, x: float, B:
     """f_i = max(f_{i-1}, o_{i-W}) + F, o_i = max(o_{i-1}, f_i) + x, and back likewise."""
     W, F = min(room, units), 1.0
     away = np.arange(units)[None] < units - W  # the last stay
-    taken = play(alike(units, F, B, x, W), away, away & False, whole=True)
+    taken = play(alike(units, F, B, x, W), away, away & False, whole_units=True)
     f, o = {-1: 0.0}, dict.fromkeys(range(-units, 0), 0.0)
     for i in range(units):
         f[i] = max(f[i - 1], o[i - W]) + F

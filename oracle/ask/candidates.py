@@ -47,10 +47,12 @@ class Candidates:
 
     def __init__(
         self, space: Space, system: System, options: Options, objective: str, lines: Any, top: int,
-        rival: float | None = None, beside: Floats | None = None,
+        rival: float | None = None, other_values: Floats | None = None,
     ) -> None:  # fmt: skip
         self.space, self.system, self.options = space, system, options
-        self.beside = np.empty(0) if beside is None else beside  # least values of other pools
+        self.beside = (
+            np.empty(0) if other_values is None else other_values
+        )  # least values of other pools
         self.rival = (
             NO_RIVAL if rival is None else rival
         )  # times the best: from there on a plan is none
@@ -67,13 +69,13 @@ class Candidates:
 
     def bound(self, usual: Floats) -> Floats:
         """What candidates come to if their work is all there is; remembered of their products."""
-        least: Floats = np.zeros(len(usual))
+        bounds: Floats = np.zeros(len(usual))
         if self.objective != "memory" and len(usual):
             plan = self.space.plan(usual)
-            least = evaluate.least(self.space.model, self.system, plan, self.options)
-            least = _judged(least, plan, self.objective)
-        self.least = dict(zip(self.degrees(usual), least.tolist(), strict=True))
-        return least
+            bounds = evaluate.least(self.space.model, self.system, plan, self.options)
+            bounds = _judged(bounds, plan, self.objective)
+        self.least = dict(zip(self.degrees(usual), bounds.tolist(), strict=True))
+        return bounds
 
     def degrees(self, rows: Floats) -> list[bytes]:
         """The product of each candidate."""
@@ -81,8 +83,8 @@ class Candidates:
 
     def rivals(self, rows: Floats) -> Floats:
         """Candidates of products that may be rivals of the best, whatever their knobs."""
-        most, names = self.most(), self.degrees(rows)
-        return rows[[name not in self.hopeless and self.least.get(name, 0.0) <= most
+        limit, names = self.most(), self.degrees(rows)
+        return rows[[name not in self.hopeless and self.least.get(name, 0.0) <= limit
                      for name in names]]  # fmt: skip
 
     def give_up(self, products: Floats) -> None:
@@ -90,27 +92,31 @@ class Candidates:
         rows = self.space.lightest(products)
         share = evaluate.lightest(self.space.model, self.system, self.space.plan(rows),
                                   self.options)  # fmt: skip
-        least: dict[bytes, float] = {}
-        for name, each in zip(self.degrees(rows), share.tolist(), strict=True):
-            least[name] = min(each, least.get(name, np.inf))
-        self.hopeless = {name: each for name, each in least.items() if each > 1}
+        least_share: dict[bytes, float] = {}
+        for name, share_of_product in zip(self.degrees(rows), share.tolist(), strict=True):
+            least_share[name] = min(share_of_product, least_share.get(name, np.inf))
+        self.hopeless = {
+            name: share_of_product
+            for name, share_of_product in least_share.items()
+            if share_of_product > 1
+        }
 
     def most(self) -> float:
         """What no candidate is worth a look beyond: neither a rival of the best nor shown."""
-        least = np.sort(np.concatenate([self.leasts(), self.beside]))
-        if not len(least) or not np.isfinite(least[0]):
+        sorted_values = np.sort(np.concatenate([self.leasts(), self.beside]))
+        if not len(sorted_values) or not np.isfinite(sorted_values[0]):
             return np.inf
-        shown = least[self.top - 1] if len(least) >= self.top else np.inf
-        return float(max(self.rival * least[0], shown))
+        shown_value = sorted_values[self.top - 1] if len(sorted_values) >= self.top else np.inf
+        return float(max(self.rival * sorted_values[0], shown_value))
 
     def leasts(self) -> Floats:
         """The least value of each product, without end where nothing of it fits."""
         if not self.fits.any():
             return np.empty(0)
         first, product = distinct(self.rows[:, : self.space.micro])
-        least = np.full(len(first), np.inf)
-        np.minimum.at(least, product[self.fits], self.value[self.fits])
-        return np.asarray(least)
+        product_values = np.full(len(first), np.inf)
+        np.minimum.at(product_values, product[self.fits], self.value[self.fits])
+        return np.asarray(product_values)
 
     def _most_seconds(self) -> float:
         """The same in seconds, which bound the work of a plan but not what it holds."""
@@ -133,22 +139,22 @@ class Candidates:
         table = rows[[name not in self.known for name in names]]
         if not len(table):
             return
-        value, even, short, held, room = (np.empty(len(table)) for _ in range(5))
+        value, even, short, held_bytes, room = (np.empty(len(table)) for _ in range(5))
         plan, model, worth = self.space.plan(table), self.space.model, np.zeros(len(table), bool)
-        for at, part in evaluate.blocks(
+        for numbers, part in evaluate.blocks(
             model, self.system, plan, self.options, self.lines, self._most_seconds()
         ):
-            worth[at] = True
-            value[at] = _value(part, self.objective, part.seconds)
-            even[at] = _value(part, self.objective, part.step.even)
-            short[at] = np.where(part.feasible, 0.0, _shortage(part))
-            held[at] = np.where(part.lawful, part.held.total, np.inf)
-            room[at] = part.rules[-1].allowed
+            worth[numbers] = True
+            value[numbers] = _value(part, self.objective, part.seconds)
+            even[numbers] = _value(part, self.objective, part.step.even)
+            short[numbers] = np.where(part.feasible, 0.0, _shortage(part))
+            held_bytes[numbers] = np.where(part.lawful, part.held.total, np.inf)
+            room[numbers] = part.rules[-1].allowed
         self.rows = np.concatenate([self.rows, table[worth]])
         self.value = np.concatenate([self.value, value[worth]])
         self.even = np.concatenate([self.even, even[worth]])
         self.short = np.concatenate([self.short, short[worth]])
-        self.held = np.concatenate([self.held, held[worth]])
+        self.held = np.concatenate([self.held, held_bytes[worth]])
         self.room = np.concatenate([self.room, room[worth]])
         self.known.update(names)
 
@@ -179,8 +185,8 @@ class Candidates:
         """The best of what is expected to fit, but not as surely as is asked for."""
         value = np.where((self.held <= self.room) & ~self.fits, self.value, np.inf)
         row = int(np.argmin(value)) if len(value) else 0
-        least = float(value[row]) if len(value) else np.inf
-        return Representative(self, row, row, False, least, least, 0.0)
+        least_value = float(value[row]) if len(value) else np.inf
+        return Representative(self, row, row, False, least_value, least_value, 0.0)
 
     def products(self) -> tuple[Any, Any]:
         """(a candidate of each product of degrees, the product of each candidate)."""
@@ -201,17 +207,17 @@ class Candidates:
         """The least value of what fits."""
         return float(self.value[self.fits].min(initial=np.inf))
 
-    def leading(self, most: int, among: Any = True) -> list[int]:
+    def leading(self, count: int, among: Any = True) -> list[int]:
         """The best candidates of different degrees: those that fit, else the nearest misses."""
         value = self.value / self.value.min(initial=np.inf)
         order = np.lexsort((value.round(ROUNDED), self.short))  # of equals the first
         order = order[np.broadcast_to(among, order.shape)[order]]
-        found: dict[bytes, int] = {}
+        first_of_product: dict[bytes, int] = {}
         for number in order.tolist():
-            found.setdefault(self.rows[number, : self.space.micro].tobytes(), number)
-            if len(found) == most:
+            first_of_product.setdefault(self.rows[number, : self.space.micro].tobytes(), number)
+            if len(first_of_product) == count:
                 break
-        return list(found.values())
+        return list(first_of_product.values())
 
     def settings(self) -> Iterator[Representative]:
         """Each product once, by its simplest setting among its best; else by its nearest miss."""
@@ -228,11 +234,11 @@ class Candidates:
                 yield Representative(self, fastest, fastest, False, self.value[fastest], np.inf,
                               self.short[fastest])  # fmt: skip
                 continue
-            most = self.value[fastest] * (1 + TIE)
-            near = members[self.fits[members] & (self.value[members] <= most)]
+            limit = self.value[fastest] * (1 + TIE)
+            near = members[self.fits[members] & (self.value[members] <= limit)]
             row = int(near[np.lexsort((self.value[near], turned[near]))[0]])
-            least = self.value[fastest]
-            yield Representative(self, row, fastest, True, self.value[row], least, 0.0)
+            fastest_value = self.value[fastest]
+            yield Representative(self, row, fastest, True, self.value[row], fastest_value, 0.0)
 
 
 def _value(part: evaluate.Block, objective: str, seconds: Any) -> Any:

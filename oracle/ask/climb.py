@@ -41,7 +41,7 @@ class Pool(Protocol):
     def turned(self) -> Any:
         """Which of those behind the best have their knobs turned one by one."""
 
-    def leading(self, most: int, among: Any = True) -> list[int]:
+    def leading(self, count: int, among: Any = True) -> list[int]:
         """The best candidates of different degrees."""
 
 
@@ -56,12 +56,12 @@ def climb(pool: Pool) -> None:
 def _climb(pool: Pool, done: Callable[[], None]) -> None:
     space = pool.space
     (first,) = pool.leading(1)
-    others = [number for number in pool.leading(SCANNED, pool.turned) if number != first]
+    other_numbers = [number for number in pool.leading(SCANNED, pool.turned) if number != first]
     pool.add(
         np.concatenate(
             [
                 _steps(space, pool.rows[first], reach=None),
-                *(_turns(space, pool.rows[number], reach=1) for number in others),
+                *(_turns(space, pool.rows[number], reach=1) for number in other_numbers),
             ]
         )
     )
@@ -108,10 +108,10 @@ def _with_dear(pool: Pool, column: int, value: float) -> Floats:
     sizes = [changed(row[None], space.micro, size)
              for row in rows for size in space.values(row, space.micro, 1)]  # fmt: skip
     # a value may ask for the least of another number, or for the next: two chunks a stage
-    least = [changed(rows, c, number) for c in range(space.micro + 1, len(space.columns))
+    with_least = [changed(rows, c, number) for c in range(space.micro + 1, len(space.columns))
              if c != column and space.counted(c)
              for number in space.knobs[space.columns[c]][:2]]  # fmt: skip
-    return np.concatenate([rows, *sizes, *least])
+    return np.concatenate([rows, *sizes, *with_least])
 
 
 def _steps(space: Space, row: Floats, reach: int | None = 2) -> Floats:
@@ -124,19 +124,19 @@ def _double_steps(space: Space, row: Floats) -> Floats:
     columns = range(space.micro, len(space.columns))
     changes = {column: space.values(row, column, reach=1) for column in columns}
     moved = space.moved(row)
-    found = [_steps(space, row)]
-    for one, other in combinations(columns, 2):
-        for value, second in product(changes[one], changes[other]):
-            found.append(changed(changed(row[None], one, value), other, second))
+    rows = [_steps(space, row)]
+    for first_column, second_column in combinations(columns, 2):
+        for value, second in product(changes[first_column], changes[second_column]):
+            rows.append(changed(changed(row[None], first_column, value), second_column, second))
     changes[space.micro] = space.values(row, space.micro, reach=2)  # a factor of two on two axes
     for column, values in changes.items():
-        found += [changed(moved, column, value) for value in values]
-    return np.concatenate(found)
+        rows += [changed(moved, column, value) for value in values]
+    return np.concatenate(rows)
 
 
 def _turns(space: Space, row: Floats, reach: int | None) -> Floats:
     """One candidate with a knob or the micro-batch changed."""
-    found = [changed(row[None], column, value)
+    rows = [changed(row[None], column, value)
              for column in range(space.micro, len(space.columns))
              for value in space.values(row, column, reach)]  # fmt: skip
-    return np.concatenate(found) if found else row[None]
+    return np.concatenate(rows) if rows else row[None]

@@ -49,7 +49,12 @@ ANYWHERE = Where()
 
 
 def places(
-    model: Model, system: System, devices: int, options: Options, told: Software | None, span: bool
+    model: Model,
+    system: System,
+    devices: int,
+    options: Options,
+    software: Software | None,
+    span: bool,
 ) -> Iterator[Where]:
     """Each way to seat so many devices; of a system without partitions the only one."""
     if not system.partitions:
@@ -60,26 +65,29 @@ def places(
     for number in every:
         if room[number] >= devices:
             yield Where(_number("parts", (number,)))
-    uneven = told is None or deals_unevenly(told)
-    seen: set[frozenset[int]] = set()
+    uneven = software is None or deals_unevenly(software)
+    orders_seen: set[frozenset[int]] = set()
     orders = (order for count in range(2, 1 + len(every)) for order in permutations(every, count))
     for order in orders if span else ():
-        whole = sum(room[n] for n in order)
-        if not whole - room[order[-1]] < devices <= whole or len(seen) > ORDERS:
+        all_partitions = sum(room[n] for n in order)
+        if (
+            not all_partitions - room[order[-1]] < devices <= all_partitions
+            or len(orders_seen) > ORDERS
+        ):
             continue
         on = 0.0 if order == tuple(every) else _number("parts", order)
         shares = (_in_proportion(model, system, order, options), 0.0) if uneven else ()
-        mirrored = devices == whole and frozenset(order) in seen
-        seen.add(frozenset(order))
-        where = Where(on, True, mirrored, shares=tuple(dict.fromkeys(shares)))
-        yield where
+        mirrored = devices == all_partitions and frozenset(order) in orders_seen
+        orders_seen.add(frozenset(order))
+        partitions_used = Where(on, True, mirrored, shares=tuple(dict.fromkeys(shares)))
+        yield partitions_used
         if not mirrored:
-            yield replace(where, staged=True, dealt_first=True)
+            yield replace(partitions_used, staged=True, dealt_first=True)
 
 
-def deals_unevenly(told: Software) -> bool:
+def deals_unevenly(software: Software) -> bool:
     """Whether a framework can be told that replicas have unlike shares of a batch."""
-    return not told.launch.strategies or "on.shares" in told.launch.knobs
+    return not software.launch.strategies or "on.shares" in software.launch.knobs
 
 
 def _number(knob: str, values: tuple[int, ...]) -> float:
@@ -100,7 +108,7 @@ def _in_proportion(model: Model, system: System, order: tuple[int, ...], options
         for number in order
     ]
     slowest = max(seconds)
-    return _number("shares", tuple(max(1, round(4 * slowest / each)) for each in seconds))
+    return _number("shares", tuple(max(1, round(4 * slowest / speeds)) for speeds in seconds))
 
 
 def balanced(
@@ -110,39 +118,41 @@ def balanced(
 
     A share follows from what partitions take of the last: s_k B / busy_k, in whole samples.
     """
-    found: list[list[float]] = [[] for _ in plans]
+    shares_by_plan: list[list[float]] = [[] for _ in plans]
     last: dict[int, _Dealt] = {}
     going = dict(enumerate(plans))
     for _ in range(ROUNDS):
-        asked, going = list(going.items()), {}
-        for (number, plan), sides in zip(asked, _sides(model, system, asked, options), strict=True):
+        questions, going = list(going.items()), {}
+        for (number, plan), sides in zip(
+            questions, _sides(model, system, questions, options), strict=True
+        ):
             if len(sides) < 2:
                 last.pop(number, None)
                 continue
             last[number] = dealt = _Dealt.of(plan, sides)
             shares = _number("shares", dealt.each)
-            found[number].append(shares)
+            shares_by_plan[number].append(shares)
             if shares != float(plan.axis("on").shares[0, 0]):
                 going[number] = with_shares(plan, shares)
         if not going:
             break
     for number, dealt in last.items():
-        found[number] += dealt.near()
-    return found
+        shares_by_plan[number] += dealt.near()
+    return shares_by_plan
 
 
 def _sides(
-    model: Model, system: System, asked: Sequence[tuple[int, Plan]], options: Options
+    model: Model, system: System, questions: Sequence[tuple[int, Plan]], options: Options
 ) -> list[tuple[Side, ...]]:
     """What each partition takes of some plans, priced in one table."""
-    found: list[tuple[Side, ...]] = [()] * len(asked)
+    sides: list[tuple[Side, ...]] = [()] * len(questions)
     for plan, rows in table(
-        [plan for _, plan in asked], [float(plan.batch[0, 0]) for _, plan in asked]
+        [plan for _, plan in questions], [float(plan.batch[0, 0]) for _, plan in questions]
     ):
-        for at, part in evaluate.blocks(model, system, plan, options):
-            for row, number in enumerate(at.tolist()):
-                found[rows[number]] = part.sides(row)
-    return found
+        for numbers, part in evaluate.blocks(model, system, plan, options):
+            for row, number in enumerate(numbers.tolist()):
+                sides[rows[number]] = part.sides(row)
+    return sides
 
 
 @dataclass(frozen=True)
@@ -160,8 +170,8 @@ class _Dealt:
         dealt = np.prod([axis.degree[0, 0] for axis in plan.axes
                          if axis.deals_batch and axis.multiplies])  # fmt: skip
         count = np.array([dealt * side.devices for side in sides]) / plan.devices[0, 0]
-        each = speed * total / (speed @ count)
-        return cls(tuple(max(1, round(value)) for value in each), total, count)
+        samples_each = speed * total / (speed @ count)
+        return cls(tuple(max(1, round(value)) for value in samples_each), total, count)
 
     def near(self) -> Iterator[float]:
         """Shares of which the first partition has a few samples more or fewer."""
@@ -170,13 +180,13 @@ class _Dealt:
             first = new[0] + change
             rest = (total - first * count[0]) / max(count[1:].sum(), 1)
             scale = rest / max(float(np.average(new[1:], weights=count[1:])), 1e-30)
-            others = tuple(max(1, int(np.ceil(value * scale - 1e-9))) for value in new[1:])
+            other_samples = tuple(max(1, int(np.ceil(value * scale - 1e-9))) for value in new[1:])
             if first >= 1 and rest >= 1:
-                yield _number("shares", (first, *others))
+                yield _number("shares", (first, *other_samples))
 
 
 def with_shares(plan: Plan, number: float) -> Plan:
     """The plan with these shares."""
     on = plan.axis("on")
-    others = (axis for axis in plan.axes if axis is not on)
-    return Plan(plan.batch, (replace(on, shares=np.full_like(on.shares, number)), *others))
+    other_axes = (axis for axis in plan.axes if axis is not on)
+    return Plan(plan.batch, (replace(on, shares=np.full_like(on.shares, number)), *other_axes))

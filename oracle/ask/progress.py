@@ -27,8 +27,8 @@ class Work:
     """Work that runs, in parts: how many are done, and what share of it each is."""
 
     def __init__(self, *sizes: float) -> None:
-        self.done, whole = 0, sum(sizes) or 1.0
-        self.ends = [0.0, *(end / whole for end in accumulate(sizes)), 1.0]
+        self.done, all_parts = 0, sum(sizes) or 1.0
+        self.ends = [0.0, *(end / all_parts for end in accumulate(sizes)), 1.0]
 
     @property
     def share(self) -> float:
@@ -52,10 +52,10 @@ class Heard:
     @property
     def share(self) -> float:
         """Of all that is to do, from 0 to 1."""
-        share, whole = 0.0, 1.0
+        share, share_of_all = 0.0, 1.0
         for work in self.works:
-            share += whole * work.share
-            whole *= work.part
+            share += share_of_all * work.share
+            share_of_all *= work.part
         return share
 
 
@@ -101,8 +101,8 @@ def parts(*sizes: float) -> Iterator[Callable[[], None]]:
 
 def counted(items: Iterable[T]) -> Iterator[T]:
     """The same items, one after the other, while somebody may hear how many are done."""
-    known = list(items)
-    with parts(*[1.0] * len(known)) as done:
-        for item in known:
+    every_item = list(items)
+    with parts(*[1.0] * len(every_item)) as done:
+        for item in every_item:
             yield item
             done()

@@ -48,8 +48,8 @@ class Ranking(Tabular):
 
     def says(self) -> str:
         """The best plan, of how many; or that none fits."""
-        found = f"{self.fitting} of {self.tried} products of strategies fit {self.devices} devices"
-        return f"{found}; {self.best.says()}" if len(self) else f"{found}; none to launch"
+        words = f"{self.fitting} of {self.tried} products of strategies fit {self.devices} devices"
+        return f"{words}; {self.best.says()}" if len(self) else f"{words}; none to launch"
 
     def table(self) -> Any:
         """A pandas DataFrame, best plan first."""
@@ -57,7 +57,7 @@ class Ranking(Tabular):
 
     def to_dict(self, with_misses: bool = False) -> dict[str, Any]:
         """The published JSON form; infeasible plans follow when asked for."""
-        found = (self.estimate if len(self.estimate) else self.misses).to_dict()
+        document = (self.estimate if len(self.estimate) else self.misses).to_dict()
         ranked = [self.estimate.plan_dict(row, row + 1) for row in range(len(self.estimate))]
         missed = [self.misses.plan_dict(row) for row in range(len(self.misses))]
         show = missed if with_misses or not ranked else []
@@ -65,7 +65,7 @@ class Ranking(Tabular):
         for row, entry in enumerate(ranked):
             entry["probability_best"] = float(best[row])
         return {
-            **found, "devices": self.devices, "batch": self.batch, "objective": self.objective,
+            **document, "devices": self.devices, "batch": self.batch, "objective": self.objective,
             "tried": self.tried, "fitting": self.fitting, "slower": self.slower, "seed": SEED,
             "riskier": [self.riskier.plan_dict(row) for row in range(len(self.riskier))],
             "tied": list(self.tied), "measure": None if self.measure is None else
@@ -109,5 +109,5 @@ class Ranking(Tabular):
         """
         if len(self.estimate) < 2 or self.estimate.options.ideal:
             return None
-        other = self.estimate.plans.index(self.tied[1]) if self.tied else 1
-        return settling(doubts(self.estimate, 0), doubts(self.estimate, other))
+        rival = self.estimate.plans.index(self.tied[1]) if self.tied else 1
+        return settling(doubts(self.estimate, 0), doubts(self.estimate, rival))

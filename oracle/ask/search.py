@@ -67,41 +67,47 @@ def recommend(
     """
     if objective in PAID:
         spending.known(system, objective)
-        found = recommend(
+        ranking = recommend(
             model, system, devices, batch, options, only=only, without=without,
             top=max(top, spending.LOOKED_AT), objective="cost", risk=risk, lines=lines, brief=brief,
         )  # fmt: skip
-        return spending.ranked(found, objective, top)
+        return spending.ranked(ranking, objective, top)
     options = replace(options, risk=risk)
     model = model.under(options.software.kernels)
-    told = None if options.any_plan or options.ideal else options.software
-    if told is not None and launchable.unshipped(told, model):
-        hint = f"{launchable.instead(told)}, or --any"
-        raise refusal("software", f"{told.name} ships no {model.name}", hint)
-    known = strategies() if told is None else launchable.strategies_of(told.launch)
+    told_software = None if options.any_plan or options.ideal else options.software
+    if told_software is not None and launchable.unshipped(told_software, model):
+        hint = f"{launchable.instead(told_software)}, or --any"
+        raise refusal("software", f"{told_software.name} ships no {model.name}", hint)
+    known_strategies = (
+        strategies() if told_software is None else launchable.strategies_of(told_software.launch)
+    )
     if options.optimizer == "kfac":
         without = [*without, *curvature.undefined()]
-    allowed = tuple(name for name in allowed_names(only, without) if name in known)
+    allowed = tuple(name for name in allowed_names(only, without) if name in known_strategies)
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
     only = list(only)
     usual = tuple(name for name in allowed if name in only or not strategies()[name].resort)
     # what is slow is tried where nothing else fits
-    asked = any(strategies()[name].resort for name in only)
-    for some, last in ((usual, asked), (allowed, True)):
+    resorts_asked = any(strategies()[name].resort for name in only)
+    for names, last in ((usual, resorts_asked), (allowed, True)):
         pools: list[Candidates] = []
         seats = [
-            (count, where)
+            (count, partitions_used)
             for count in counts
-            for where in places(model, system, count, options, told, "on" not in without)
+            for partitions_used in places(
+                model, system, count, options, told_software, "on" not in without
+            )
         ]
-        for count, where in counted(seats):
-            space = Space(model, count, batch, some, options.ideal, told, last, where)
+        for count, partitions_used in counted(seats):
+            space = Space(
+                model, count, batch, names, options.ideal, told_software, last, partitions_used
+            )
             pool = Candidates(space, system, options, objective, lines, top,
                               HOPELESS if brief else None,
                               _others(pools, objective))  # fmt: skip
-            explore(pool, max(FIRST, top), brief or where.several)
+            explore(pool, max(FIRST, top), brief or partitions_used.several)
             pools.append(pool)
         _on_several(pools, brief)
         if any(pool.fits.any() for pool in pools):
@@ -109,19 +115,24 @@ def recommend(
     if not any(len(pool.rows) for pool in pools):
         hint = "allow more with --only, or drop --without"
         raise refusal("plans", "no strategy is left to choose from", hint, "E112")
-    every = [each for pool in pools for each in pool.settings()]
-    fitting = sorted((each for each in every if each.fits), key=lambda each: each.value)
+    every = [candidate for pool in pools for candidate in pool.settings()]
+    fitting = sorted(
+        (candidate for candidate in every if candidate.fits), key=lambda candidate: candidate.value
+    )
     if fastest:
-        fitting.sort(key=lambda each: each.least)
+        fitting.sort(key=lambda candidate: candidate.least)
     elif objective == "time":
         fitting = _simplest_first(fitting)
-    misses = sorted((each for each in every if not each.fits), key=lambda each: each.short)
-    quickest = min(fitting, key=lambda each: each.least, default=None)
-    least = np.inf if quickest is None else quickest.least
-    rivals = [each for each in fitting[top : 0 if brief else RIVALS]
-              if each.value < NO_RIVAL * least]  # fmt: skip
-    risky = min((pool.riskier() for pool in pools), key=lambda each: each.value)
-    dared = np.isfinite(risky.value) and risky.value < least * (1 - TIE)
+    misses = sorted(
+        (candidate for candidate in every if not candidate.fits),
+        key=lambda candidate: candidate.short,
+    )
+    quickest = min(fitting, key=lambda candidate: candidate.least, default=None)
+    best_value = np.inf if quickest is None else quickest.least
+    rivals = [candidate for candidate in fitting[top : 0 if brief else RIVALS]
+              if candidate.value < NO_RIVAL * best_value]  # fmt: skip
+    risky = min((pool.riskier() for pool in pools), key=lambda candidate: candidate.value)
+    dared = np.isfinite(risky.value) and risky.value < best_value * (1 - TIE)
     setting = "fastest" if fastest else "row"
     chosen = [
         _plans(fitting[:top], setting), _plans([] if brief and fitting else misses[:NEAREST]),
@@ -129,15 +140,17 @@ def recommend(
         _plans([risky] if dared else []),
     ]  # fmt: skip
     ends = np.cumsum([0, *map(len, chosen)]).tolist()
-    plans = [plan for some in chosen for plan in some]
+    plans = [plan for names in chosen for plan in names]
     table = estimate(model, system, plans, batch, options, lines)
-    shown, missed, first, others, riskier = (table.take(range(*at)) for at in pairwise(ends))
+    shown_plans, missed, first, rival_plans, riskier = (
+        table.take(range(*span)) for span in pairwise(ends)
+    )
     slower, given_up = (
         sum(getattr(pool, name) for pool in pools) for name in ("slower", "given_up")
     )
     return Ranking(
-        shown, missed, len(every) + given_up, len(fitting), objective, devices, batch, first,
-        others, riskier, slower, wanted=_wanted(pools),
+        shown_plans, missed, len(every) + given_up, len(fitting), objective, devices, batch, first,
+        rival_plans, riskier, slower, wanted=_wanted(pools),
     )  # fmt: skip
 
 
@@ -149,17 +162,17 @@ def _wanted(pools: Sequence[Candidates]) -> float | None:
 
 
 def _plans(chosen: Sequence[Representative], rows: str = "row") -> list[Plan]:
-    return [each.pool.plan(getattr(each, rows)) for each in chosen]
+    return [candidate.pool.plan(getattr(candidate, rows)) for candidate in chosen]
 
 
 def _simplest_first(fitting: list[Representative]) -> list[Representative]:
     """First the one of fewest axes, devices, bytes, of those that are as fast as the fastest."""
-    least = min((each.least for each in fitting), default=np.inf)
-    near = [each for each in fitting if each.value <= least * (1 + TIE)]
+    best_value = min((candidate.least for candidate in fitting), default=np.inf)
+    near = [candidate for candidate in fitting if candidate.value <= best_value * (1 + TIE)]
     if len(near) < 2:
         return fitting
-    first = min(near, key=lambda each: each.simplicity)
-    return [first, *(each for each in fitting if each is not first)]
+    first = min(near, key=lambda candidate: candidate.simplicity)
+    return [first, *(candidate for candidate in fitting if candidate is not first)]
 
 
 def explore(pool: Candidates, first: int, brief: bool = False) -> None:
@@ -189,9 +202,9 @@ def _explore(pool: Candidates, first: int, brief: bool, done: Callable[[], None]
     done()
     _look(pool, pool.rivals(usual[~quick]))
     done()
-    kept = _promising(pool, BRIEFLY if brief else KEPT)
-    if len(kept):
-        pool.add(_spared(space, space.usual(kept)))
+    promising = _promising(pool, BRIEFLY if brief else KEPT)
+    if len(promising):
+        pool.add(_spared(space, space.usual(promising)))
     done()
     if brief:
         return
@@ -226,10 +239,10 @@ def _share_out(pool: Candidates) -> None:
     best = pool.leading(SHARED)
     rows, plans = pool.rows[best], [pool.plan(number) for number in best]
     every = balanced(space.model, pool.system, plans, pool.options)
-    found = [changed(row[None], column, value)
+    shared_rows = [changed(row[None], column, value)
              for row, shares in zip(rows, every, strict=True) for value in shares]  # fmt: skip
-    if found:
-        pool.add(np.concatenate(found))
+    if shared_rows:
+        pool.add(np.concatenate(shared_rows))
 
 
 def _look(pool: Candidates, usual: Floats) -> None:
@@ -254,26 +267,26 @@ def _cut(space: Space, rows: Floats, sizes: Sequence[float]) -> Iterator[Floats]
 
 def _pipelined(space: Space, rows: Floats) -> Any:
     """Whose batch is usually cut into micro-batches: an axis wants several in flight."""
-    found = np.zeros(len(rows), bool)
+    cuts_batch = np.zeros(len(rows), bool)
     for i, name in enumerate(space.limits):
         new = space.known[name]
         if any(not new.knobs()[knob].metadata.get("alone") for knob in new.batch_knobs()):
-            found |= rows[:, i] > 1
-    return found
+            cuts_batch |= rows[:, i] > 1
+    return cuts_batch
 
 
-def _promising(pool: Candidates, most: int) -> Floats:
+def _promising(pool: Candidates, count: int) -> Floats:
     """Degrees that could beat the best that fits, by the least of their values whatever they hold.
 
     What lacks half its memory or more is left out: no knob that spares memory brought it near.
     """
     space, best = pool.space, pool.best()
     first, product = distinct(pool.rows[:, : space.micro])
-    least, short = (np.full(len(first), np.inf) for _ in range(2))
-    np.minimum.at(least, product, pool.value)
+    product_value, short = (np.full(len(first), np.inf) for _ in range(2))
+    np.minimum.at(product_value, product, pool.value)
     np.minimum.at(short, product, pool.short)
-    able = np.flatnonzero((short < NEAR) & (least < best * (1 + TIE)))
-    able = able[np.argsort(least[able], kind="stable")][:most]
+    able = np.flatnonzero((short < NEAR) & (product_value < best * (1 + TIE)))
+    able = able[np.argsort(product_value[able], kind="stable")][:count]
     return pool.rows[first[able], : space.micro]
 
 
@@ -303,10 +316,10 @@ def _scan(pool: Candidates) -> None:
 
 def allowed_names(only: Iterable[str], without: Iterable[str]) -> list[str]:
     """The strategies that are left to choose from; an unknown one is refused."""
-    known = strategies()
+    known_strategies = strategies()
     only, without = list(only), list(without)
     for word in (*only, *without):
-        if word not in known:
-            hint = suggest(word, known, "strategies")
+        if word not in known_strategies:
+            hint = suggest(word, known_strategies, "strategies")
             raise refusal("plans", f"no strategy is called `{word}`", hint, "E110")
-    return [name for name in known if (not only or name in only) and name not in without]
+    return [name for name in known_strategies if (not only or name in only) and name not in without]

@@ -48,27 +48,29 @@ class Space:
     @cached_property
     def limits(self) -> dict[str, int]:
         """The widest that each axis may be, of those that may be wider than one."""
-        found = {
+        widest = {
             name: int(
                 min(np.max(new().limit(self.model, np.array(self.batch, float))), self.devices)
             )
             for name, new in self.known.items()
             if new.degrees and new.multiplies and not set(new.by_hand) & set(self.known)
         }
-        return {name: limit for name, limit in found.items() if limit > 1}
+        return {name: limit for name, limit in widest.items() if limit > 1}
 
     @cached_property
     def knobs(self) -> dict[tuple[str, str], tuple[float, ...]]:
         """(strategy, knob) -> the values worth trying, the usual one first."""
-        found = {
+        values_of_knobs = {
             (name, knob): (*values, *(new.resorts(self.model).get(knob, ()) if self.resort else ()))
             for name, new in self.known.items()
             if name in self.limits or not new.multiplies or new.speaks_for_all
             for knob, values in new.tries(self.model).items()
         }
         if self.where.shares:
-            found["on", "shares"] = self.where.shares
-        return {key: values[:1] if self.plain else values for key, values in found.items()}
+            values_of_knobs["on", "shares"] = self.where.shares
+        return {
+            key: values[:1] if self.plain else values for key, values in values_of_knobs.items()
+        }
 
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
@@ -88,23 +90,25 @@ class Space:
     def products(self) -> Floats:
         """Every way to write the devices as a product of degrees, or a lattice of them."""
         limits = tuple(self.limits.values())
-        found = _products(self.devices, limits)
-        most = MOST if self.devices <= MANY else FEW
-        found = found[:: max(1, -(-len(found) // most))]  # each has a neighbour nearby
-        if not found:  # too many devices for every product: show how far off the widest is
-            found = [tuple(min(self.devices, limit) for limit in limits)]
-        rows = np.array(found, float).reshape(len(found), len(limits))
+        degrees = _products(self.devices, limits)
+        limit_of_products = MOST if self.devices <= MANY else FEW
+        degrees = degrees[
+            :: max(1, -(-len(degrees) // limit_of_products))
+        ]  # each has a neighbour nearby
+        if not degrees:  # too many devices for every product: show how far off the widest is
+            degrees = [tuple(min(self.devices, limit) for limit in limits)]
+        rows = np.array(degrees, float).reshape(len(degrees), len(limits))
         return rows[self._spanning(rows)]
 
     def _spanning(self, rows: Floats) -> Flags:
         """Candidates that are like none that is tried in another order of partitions or axes."""
-        found, where = np.ones(len(rows), bool), self.where
-        if where.staged:
+        spans, partitions_used = np.ones(len(rows), bool), self.where
+        if partitions_used.staged:
             staged = [i for i, name in enumerate(self.limits) if name == "pipeline"]
-            found &= (rows[:, staged] > 1).any(axis=1)
-        if where.dealt_first:
-            found &= (rows[:, self.dealt] > 1).any(axis=1)
-        return found
+            spans &= (rows[:, staged] > 1).any(axis=1)
+        if partitions_used.dealt_first:
+            spans &= (rows[:, self.dealt] > 1).any(axis=1)
+        return spans
 
     def usual(self, products: Floats) -> Floats:
         """Candidates of these degrees, the whole share at once, every knob as usual."""
@@ -139,28 +143,28 @@ class Space:
 
         One sample at a time, with all values of the knobs that may change what is left of a row.
         """
-        found = self.usual(products)
-        found[:, self.micro] = 1.0
+        rows = self.usual(products)
+        rows[:, self.micro] = 1.0
         for i, ((name, knob), values) in enumerate(self.knobs.items(), self.micro + 1):
             if knob == "degree" or knob in self.known[name].row_knobs():
-                found = np.concatenate([_with(found, i, value) for value in values])
-        return self.sound(found)
+                rows = np.concatenate([_with(rows, i, value) for value in values])
+        return self.sound(rows)
 
     def values(self, row: Floats, column: int, reach: int | None = None) -> list[float]:
         """What one candidate may have in a column instead; of numbers those within reach."""
         if column == self.micro:
             share = int(self.share(row[None])[0])
-            known = [float(n) for n in range(1, share + 1) if share % n == 0]
+            choices = [float(n) for n in range(1, share + 1) if share % n == 0]
             counted = True
         else:
             dear = self.dear(column)
-            known = [value for value in self.knobs[self.columns[column]] if value not in dear]
+            choices = [value for value in self.knobs[self.columns[column]] if value not in dear]
             counted = self.counted(column)
         if counted and reach is not None:
-            known = sorted(known)
-            at = int(np.searchsorted(known, row[column]))
-            known = known[max(0, at - reach) : at + reach + 1]
-        return [value for value in known if value != row[column]]
+            choices = sorted(choices)
+            place = int(np.searchsorted(choices, row[column]))
+            choices = choices[max(0, place - reach) : place + reach + 1]
+        return [value for value in choices if value != row[column]]
 
     def dear(self, column: int) -> tuple[float, ...]:
         """Values of a knob that take long to price."""
@@ -174,15 +178,15 @@ class Space:
 
     def moved(self, row: Floats) -> Floats:
         """One candidate with a prime factor of a degree moved to another axis."""
-        found = []
+        moved_rows = []
         for source in range(self.micro):
             for prime in _primes(int(row[source])):
                 for target, limit in enumerate(self.limits.values()):
                     if target != source and row[target] * prime <= limit:
                         new = row.copy()
                         new[source], new[target] = new[source] / prime, new[target] * prime
-                        found.append(new)
-        return np.array(found).reshape(-1, len(row))
+                        moved_rows.append(new)
+        return np.array(moved_rows).reshape(-1, len(row))
 
     def sound(self, rows: Floats) -> Floats:
         """Each candidate once, with the knobs of axes that it does not use as usual."""
@@ -204,13 +208,13 @@ class Space:
     def ruled(self, rows: Floats) -> Flags:
         """Candidates that break no rule of a strategy, whatever they hold."""
         plan = self.plan(rows)
-        beside = {axis.name: axis for axis in plan.axes}
-        kept = [rule.wanted <= rule.allowed for axis in plan.axes
-                for rule in axis.rules(self.model, plan.batch, beside)]  # fmt: skip
+        axes = {axis.name: axis for axis in plan.axes}
+        obeyed = [rule.wanted <= rule.allowed for axis in plan.axes
+                for rule in axis.rules(self.model, plan.batch, axes)]  # fmt: skip
         if self.software is not None:
-            kept += [rule.wanted <= rule.allowed
+            obeyed += [rule.wanted <= rule.allowed
                      for rule in launchable.rules(self.software, self.model, plan)]  # fmt: skip
-        return np.asarray(np.logical_and.reduce(kept))
+        return np.asarray(np.logical_and.reduce(obeyed))
 
     def plan(self, rows: Floats) -> Plan:
         """The table of plans that candidates stand for."""
@@ -219,16 +223,16 @@ class Space:
             if name:
                 fields[name][knob] = rows[:, i]
         # a share that was rounded up has a sample more than every device can cut off
-        whole = np.maximum(self.batch // rows[:, self.dealt].prod(axis=1), 1.0)
-        pieces = np.minimum(np.ceil(self.share(rows) / rows[:, self.micro]), whole)
+        whole_pieces = np.maximum(self.batch // rows[:, self.dealt].prod(axis=1), 1.0)
+        pieces = np.minimum(np.ceil(self.share(rows) / rows[:, self.micro]), whole_pieces)
         left = np.ones(len(rows), bool)  # whose batch nobody has cut so far
         for name, new in self.known.items():
-            for knob, each in new.knobs().items():
-                if each.metadata.get("micro_batches"):
+            for knob, knob_field in new.knobs().items():
+                if knob_field.metadata.get("micro_batches"):
                     wide = fields[name].get("degree", np.ones(len(rows))) > 1
-                    mine = left & (wide | bool(each.metadata.get("alone")))
-                    fields[name][knob] = np.where(mine, pieces, 1.0)
-                    left &= ~mine
+                    cuts_here = left & (wide | bool(knob_field.metadata.get("alone")))
+                    fields[name][knob] = np.where(cuts_here, pieces, 1.0)
+                    left &= ~cuts_here
         fields["on"]["parts"] = np.full(len(rows), self.where.on)
         axes = [new(**fields[name]) for name, new in strategies().items()]
         if self.where.dealt_first:
@@ -258,11 +262,11 @@ def _products(n: int, limits: tuple[int, ...]) -> list[tuple[int, ...]]:
 @lru_cache(maxsize=1024)
 def _primes(n: int) -> tuple[int, ...]:
     """The distinct prime factors of a number."""
-    found, p = [], 2
+    primes, p = [], 2
     while p * p <= n:
         if n % p == 0:
-            found.append(p)
+            primes.append(p)
             while n % p == 0:
                 n //= p
         p += 1
-    return tuple([*found, n] if n > 1 else found)
+    return tuple([*primes, n] if n > 1 else primes)

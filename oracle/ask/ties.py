@@ -35,31 +35,36 @@ def tied(plans: tuple[str, ...], likely: np.ndarray) -> tuple[str, ...]:
     return plans[0], plans[1 + int(np.argmax(likely[1:]))]
 
 
-def doubts(shown: Estimate, row: int) -> dict[str, float]:
+def doubts(estimate: Estimate, row: int) -> dict[str, float]:
     """1σ in seconds that each kind of measurement would take away from a prediction."""
     talk: dict[str, float] = {}
-    for one in shown.exchange[row]:
-        key = f"{one['op']} among {one['group']} ranks"
-        talk[key] = talk.get(key, 0.0) + one["deviation"]
-    rest = float(shown.deviation[row]) ** 2
-    rest -= sum(one["deviation"] ** 2 for one in shown.exchange[row])
-    priced = shown.work[row]
+    for message in estimate.exchange[row]:
+        key = f"{message['op']} among {message['group']} ranks"
+        talk[key] = talk.get(key, 0.0) + message["deviation"]
+    rest = float(estimate.deviation[row]) ** 2
+    rest -= sum(message["deviation"] ** 2 for message in estimate.exchange[row])
+    priced = estimate.work[row]
     untried = float(priced.block.step.uncertainty.untried[priced.row])
     rest -= untried**2
-    model = shown.model
-    families = {each.work for each in model.rows} & {"conv", "attention"} | {"gemm"}
+    model = estimate.model
+    families = {doubt.work for doubt in model.rows} & {"conv", "attention"} | {"gemm"}
     work = model.repeat * model.mac
-    family = max(families, key=lambda f: sum(work[model.mask(lambda one: one.work == f)]))
-    steps = {f"a step under {shown.options.software.label}": untried} if untried else {}
+    family = max(families, key=lambda f: sum(work[model.mask(lambda message: message.work == f)]))
+    steps = {f"a step under {estimate.options.software.label}": untried} if untried else {}
     return {**talk, **steps, f"{family} kernels at the local shapes": max(rest, 0.0) ** 0.5}
 
 
-def settling(mine: dict[str, float], other: dict[str, float]) -> tuple[str, float] | None:
+def settling(
+    own_doubts: dict[str, float], rival_doubts: dict[str, float]
+) -> tuple[str, float] | None:
     """The measurement that would tell two plans apart best, and its share of what is open.
 
     What both err in alike moves both: only the difference of a shared doubt is open.
     """
-    open_ = {key: abs(mine.get(key, 0.0) - other.get(key, 0.0)) ** 2 for key in {**mine, **other}}
+    open_ = {
+        key: abs(own_doubts.get(key, 0.0) - rival_doubts.get(key, 0.0)) ** 2
+        for key in {**own_doubts, **rival_doubts}
+    }
     total = sum(open_.values())
     if total <= 0:
         return None

@@ -42,8 +42,8 @@ class Crossings:
         ways, plans = len(self.row), len(rows)
         if ways == 1:
             return np.asarray(rows[:, self.row[0]] * self.sent)
-        at = np.arange(plans)[:, None] if plans > 1 else np.zeros((1, 1), int)
-        return np.asarray(rows[at, self.row] * self.sent)
+        plan_rows = np.arange(plans)[:, None] if plans > 1 else np.zeros((1, 1), int)
+        return np.asarray(rows[plan_rows, self.row] * self.sent)
 
     @cached_property
     def _ahead(self) -> Array:
@@ -55,8 +55,8 @@ class Crossings:
 
     def _of(self, chunk: Array) -> Array:
         """(ways, k, devices): which device each entry belongs to, by one of its chunks."""
-        mine = self._sits(chunk)[:, :, None] == np.arange(self.devices)
-        return np.asarray(mine & self.sent[:, :, None])
+        of_device = self._sits(chunk)[:, :, None] == np.arange(self.devices)
+        return np.asarray(of_device & self.sent[:, :, None])
 
     def received_ahead(self, values: Array) -> Array:
         """(plans, k) → (plans, devices): what each receives before its forward passes."""
@@ -68,25 +68,25 @@ class Crossings:
 
     def received_most(self, values: Array) -> tuple[Array, Array]:
         """(plans, k) → (plans, devices) twice: the largest tensor received in either pass."""
-        found = ((values[:, :, None] * which).max(axis=1, initial=0.0)
+        maxima = ((values[:, :, None] * which).max(axis=1, initial=0.0)
                  for which in (self._ahead, self._behind))  # fmt: skip
-        ahead, behind = found
+        ahead, behind = maxima
         return ahead, behind
 
     @cached_property
     def last(self) -> Array:
         """Whether an entry is the last that is sent of its tensor, in each way to cut."""
-        found = np.zeros(self.row.shape, bool)
+        is_last = np.zeros(self.row.shape, bool)
         for way, sent in enumerate(self.sent):
-            at = np.flatnonzero(sent)[::-1]
-            pairs = np.stack([self.row[way], self.source[way]], axis=-1)[at]
-            found[way, at[np.unique(pairs, axis=0, return_index=True)[1]]] = True
-        return found
+            entries = np.flatnonzero(sent)[::-1]
+            pairs = np.stack([self.row[way], self.source[way]], axis=-1)[entries]
+            is_last[way, entries[np.unique(pairs, axis=0, return_index=True)[1]]] = True
+        return is_last
 
-    def added(self, rows: Array, chunk: Array, some: Array, chunks: int) -> Array:
+    def added(self, rows: Array, chunk: Array, entries: Array, chunks: int) -> Array:
         """(plans, rows) → (plans, chunks): values of rows, of some entries, added up by chunk."""
         total = np.zeros((max(len(rows), len(self.row)), chunks))
-        way, entry = np.nonzero(some)
+        way, entry = np.nonzero(entries)
         values = rows[way if len(rows) > 1 else 0, self.row[way, entry]]
         np.add.at(total, (way, chunk[way, entry]), values)
         return total
@@ -106,15 +106,17 @@ def crossings(model: Model, cuts: Array, device: Array, devices: int) -> Crossin
     """What crosses where a model is cut at these units, (ways, chunks + 1), and chunks sit so."""
     links = model.pieces.links
     chunk = chunk_of(cuts, len(model.pieces.ends))
-    found = chunk[:, links.reader] != chunk[:, links.before]
-    kept = np.flatnonzero(found.any(axis=0))
-    row, maker, reader = (each[kept] for each in (links.row, links.maker, links.reader))
+    crosses = chunk[:, links.reader] != chunk[:, links.before]
+    crossing_links = np.flatnonzero(crosses.any(axis=0))
+    row, maker, reader = (
+        column[crossing_links] for column in (links.row, links.maker, links.reader)
+    )
     source, target = chunk[:, maker], chunk[:, reader]
     rows = np.broadcast_to(row, source.shape)
     device = np.broadcast_to(device, (len(cuts), device.shape[-1]))
     return Crossings(
-        rows, source, target, links.next[kept] & np.ones_like(source, bool), found[:, kept],
-        device, devices,
+        rows, source, target, links.next[crossing_links] & np.ones_like(source, bool),
+        crosses[:, crossing_links], device, devices,
     )  # fmt: skip
 
 
@@ -142,8 +144,8 @@ def received_by(model: Model) -> Array:
         last[row, maker] = max(reader, last.get((row, maker), 0))
     for (row, maker), reader in last.items():
         _fill(change[1], (0, maker), (maker + 1, reader), float(model.y[row]))
-    found: Array = change.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
-    return found
+    elements: Array = change.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
+    return elements
 
 
 def _fill(change: Array, begin: tuple[int, int], end: tuple[int, int], size: float) -> None:

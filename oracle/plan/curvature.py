@@ -54,11 +54,11 @@ def flop(model: Model) -> dict[str, float]:
 
 def holders(kfac: Kfac, replicas: Array) -> Array:
     """Replicas that have the inverses of a layer: the share said, of groups of equal size."""
-    found = np.empty(np.shape(replicas))
+    holding = np.empty(np.shape(replicas))
     for p in np.unique(replicas):
-        most = max(1, round(float(kfac.workers * p)))
-        found[replicas == p] = next(w for w in range(most, 0, -1) if p % w == 0)
-    return found
+        all_ranks = max(1, round(float(kfac.workers * p)))
+        holding[replicas == p] = next(w for w in range(all_ranks, 0, -1) if p % w == 0)
+    return holding
 
 
 def messages(shard: Shard, plan: Plan, kfac: Kfac) -> Iterator[tuple[Message, Strategy]]:
@@ -73,14 +73,14 @@ def messages(shard: Shard, plan: Plan, kfac: Kfac) -> Iterator[tuple[Message, St
     workers, ones = holders(kfac, p), np.ones_like(p)
     layers = np.maximum(model.repeat @ (a > 0) / plan.axis("pipeline").degree, 1.0)  # of a stage
     factors, inverses = (HELD * elements(model, kfac, sent) for sent in (True, False))
-    for what, op, nbytes, calls, line in (
+    for words, op, nbytes, calls, line in (
         ("factors", "allreduce", factors * ones, 1 / kfac.factors, None),
         ("inverses", "broadcast", inverses / (2 * layers),
          2 * layers * workers / p * (workers > 1) / kfac.inverse, (workers, p / workers)),
         ("preconditioned gradients", "broadcast", HELD * a * g / layers, layers * (workers < p),
          (p / workers, ones)),
     ):  # fmt: skip
-        yield Message(what, op, nbytes, ("data",), calls, line=line), axis
+        yield Message(words, op, nbytes, ("data",), calls, line=line), axis
 
 
 def rules(plan: Plan) -> Iterator[Rule]:
@@ -88,8 +88,8 @@ def rules(plan: Plan) -> Iterator[Rule]:
     for axis in plan.axes:
         broken = np.broadcast_to(axis.cuts_layers(), np.shape(plan.batch))
         if broken.any():
-            what = f"K-FAC is defined for whole layers, of which `{axis.name}` leaves parts"
-            yield Rule.never(broken, what)
+            complaint = f"K-FAC is defined for whole layers, of which `{axis.name}` leaves parts"
+            yield Rule.never(broken, complaint)
 
 
 def undefined() -> list[str]:

@@ -37,7 +37,7 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     counts, ends = model.units
     folded = counts @ model.folded > 0
     units = np.flatnonzero(folded)
-    places = {place for one in model.segments for place in (one.stop, *one.cuts)}
+    places = {place for segment in model.segments for place in (segment.stop, *segment.cuts)}
     blocks = 1 + np.flatnonzero(folded & np.isin(ends + 1, list(places)))  # behind each
     if len(blocks) < chunks or units[-1] - units[0] + 1 != len(units):
         return None
@@ -60,13 +60,13 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
         inner = combinations(range(1, len(ends)), min(p * v, len(ends)) - 1)
         return tuple((0, *edges, len(ends)) for edges in inner)
     parts = (model.mac, model.x + model.y, np.ones(len(model)))
-    each = [counts @ part for part in parts]
-    flop, moved, kernels = (units / max(units.sum(), 1.0) for units in each)
-    whole, chunks = max(each[1].sum(), 1.0), min(p * v, len(ends))
+    unit_loads = [counts @ part for part in parts]
+    flop, moved, kernels = (units / max(units.sum(), 1.0) for units in unit_loads)
+    all_bytes, chunks = max(unit_loads[1].sum(), 1.0), min(p * v, len(ends))
     shares, dear = (np.array(part) for part in zip(*LOADS, strict=True))
     loads = shares @ np.array([flop, moved, kernels])
     if model.pieces.links.plain:
-        borders = dear[:, None] * (model.y[ends.astype(int)[:-1]] / whole / PASSES)
+        borders = dear[:, None] * (model.y[ends.astype(int)[:-1]] / all_bytes / PASSES)
         dealt = balanced_cuts(loads, chunks, borders)
         across = np.pad(borders, [(0, 0), (1, 1)])
         received = across[:, :, None] + across[:, None]
@@ -76,13 +76,13 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
         under = under / under.sum(axis=-1, keepdims=True)
         loads = np.concatenate([loads, under + share[:, None] * (kernels - under)])
         dear = np.concatenate([dear, more])
-        both = dear[:, None, None, None] * (received_by(model) / whole / PASSES)
-        received = both.sum(axis=1)
-        dealt = joined_cuts(loads, chunks, received, both[:, 0])
+        border_loads = dear[:, None, None, None] * (received_by(model) / all_bytes / PASSES)
+        received = border_loads.sum(axis=1)
+        dealt = joined_cuts(loads, chunks, received, border_loads[:, 0])
     if v > 1:
         device = device_of(dealt.shape[1] - 1, p, vee)
-        dealt = np.array([levelled(*each, device)
-                          for each in zip(dealt, loads, received, strict=True)])  # fmt: skip
+        dealt = np.array([levelled(*unit_loads, device)
+                          for unit_loads in zip(dealt, loads, received, strict=True)])  # fmt: skip
     ways = dict.fromkeys(tuple(edges) for edges in dealt.tolist())
     return tuple(ways if model.pieces.links.plain else beside(list(ways), loads))
 
@@ -92,18 +92,18 @@ def beside(ways: Sequence[tuple[int, ...]], loads: Array) -> Iterator[tuple[int,
 
     Where these are many, only those in which a part gives a unit away that is fullest by a load.
     """
-    found = dict.fromkeys(ways)
+    ways_found = dict.fromkeys(ways)
     running = np.pad(np.cumsum(loads, axis=1), [(0, 0), (1, 0)])
     for edges in ways:
-        off = [(at, step) for at in range(1, len(edges) - 1) for step in (-1, 1)]
+        off = [(edge, step) for edge in range(1, len(edges) - 1) for step in (-1, 1)]
         if len(ways) * len(off) > NEAR:
             ends = np.array(edges)
             full = {*(running[:, ends[1:]] - running[:, ends[:-1]]).argmax(axis=1).tolist()}
-            off = [(at, step) for at, step in off if (at if step > 0 else at - 1) in full]
-        for at, step in off:
-            if edges[at - 1] < edges[at] + step < edges[at + 1]:
-                found[(*edges[:at], edges[at] + step, *edges[at + 1 :])] = None
-    yield from found
+            off = [(edge, step) for edge, step in off if (edge if step > 0 else edge - 1) in full]
+        for edge, step in off:
+            if edges[edge - 1] < edges[edge] + step < edges[edge + 1]:
+                ways_found[(*edges[:edge], edges[edge] + step, *edges[edge + 1 :])] = None
+    yield from ways_found
 
 
 def levelled(edges: Array, load: Array, received: Array, device: Array) -> Array:
@@ -118,7 +118,7 @@ def levelled(edges: Array, load: Array, received: Array, device: Array) -> Array
         chunks = np.diff(running[edges]) + received[edges[:-1], edges[1:]]
         return float(np.bincount(device, chunks).max())
 
-    least, moved = fullest(edges), True
+    least_full, moved = fullest(edges), True
     while moved:
         moved = False
         for edge in range(1, len(edges) - 1):
@@ -126,14 +126,14 @@ def levelled(edges: Array, load: Array, received: Array, device: Array) -> Array
                 trial = edges.copy()
                 trial[edge] += step
                 if edges[edge - 1] < trial[edge] < edges[edge + 1] and (
-                    fullest(trial) < least * (1 - 1e-9)
+                    fullest(trial) < least_full * (1 - 1e-9)
                 ):
-                    edges, least, moved = trial, fullest(trial), True
+                    edges, least_full, moved = trial, fullest(trial), True
     return np.asarray(edges)
 
 
 def device_of(chunks: int, p: int, vee: bool) -> Array:
     """(chunks,) the device that holds each."""
-    rounds, at = np.divmod(np.arange(chunks), p)
+    rounds, place = np.divmod(np.arange(chunks), p)
     back = vee & (rounds % 2 > 0)
-    return np.where(back, p - 1 - at, at)
+    return np.where(back, p - 1 - place, place)

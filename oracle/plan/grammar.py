@@ -28,26 +28,30 @@ def write(axes: Iterable[Strategy]) -> str:
 def _word(axis: Strategy) -> str:
     if not axis.active:
         return ""
-    said = axis.turned()
+    knob_words = axis.turned()
     if not axis.degrees:
         first = next(iter(axis.knobs()))
-        rest = (f"{knob}={word}" for knob, word in said.items() if knob != first)
+        rest = (f"{knob}={word}" for knob, word in knob_words.items() if knob != first)
         return ",".join([f"{axis.name}:{axis.word(first)}", *rest])
-    known, one = axis.knobs(), axis.degree_text() == "1"
-    said = {
+    knobs, degree_is_one = axis.knobs(), axis.degree_text() == "1"
+    knob_words = {
         name: word
-        for name, word in said.items()
-        if name not in axis.hidden() and (known[name].metadata.get("alone") or not one)
+        for name, word in knob_words.items()
+        if name not in axis.hidden() and (knobs[name].metadata.get("alone") or not degree_is_one)
     }
-    return ",".join([f"{axis.name}:{axis.degree_text()}", *(f"{k}={v}" for k, v in said.items())])
+    return ",".join(
+        [f"{axis.name}:{axis.degree_text()}", *(f"{k}={v}" for k, v in knob_words.items())]
+    )
 
 
 def read(text: str) -> list[Strategy]:
     """The axes that a text says; a SpecError with every fault otherwise."""
     faults: list[Fault] = []
     if len(text) > LONGEST:
-        what = f"the plan has {len(text)} characters, more than a plan can need ({LONGEST})"
-        raise SpecError("plan", [_fault(what, 0, "", "one word for each strategy")], text[:LONGEST])
+        complaint = f"the plan has {len(text)} characters, more than a plan can need ({LONGEST})"
+        raise SpecError(
+            "plan", [_fault(complaint, 0, "", "one word for each strategy")], text[:LONGEST]
+        )
     axes: dict[str, tuple[Strategy, int]] = {}  # with the column where each begins
     for match in re.finditer(r"\S+", text):
         word, start = match.group(), match.start()
@@ -56,15 +60,15 @@ def read(text: str) -> list[Strategy]:
         behind = re.match(r"\s+([0-9]+)\b", text[match.end() :])
         if axis := _axis(word, start, axes, faults, behind[1] if behind else ""):
             axes[axis.name] = axis, start
-    beside = {name: axis for name, (axis, _) in axes.items()}
+    read_axes = {name: axis for name, (axis, _) in axes.items()}
     for axis, start in axes.values():
-        for what, hint in axis.clashes(beside):
-            faults.append(_fault(what, start, axis.name, hint))
+        for complaint, hint in axis.clashes(read_axes):
+            faults.append(_fault(complaint, start, axis.name, hint))
     if not text.strip():
         faults.append(_fault("the plan is empty", 0, "", "`serial`, or e.g. `data:16 filter:4`"))
     if faults:
         raise SpecError("plan", faults, text)
-    return list(beside.values())
+    return list(read_axes.values())
 
 
 def _axis(
@@ -74,29 +78,29 @@ def _axis(
     """The axis of a word; `behind` is a number that stands apart from it."""
     head, *knobs = word.split(",")
     name, colon, degree = head.partition(":")
-    known = strategies()
-    if name not in known:
+    known_strategies = strategies()
+    if name not in known_strategies:
         faults.append(_fault(f"no strategy is called `{name}`", start, name, _meant(head)))
         return None
     if name in before:
         faults.append(_fault(f"`{name}` stands twice", start, word, "write it once"))
         return None
-    cls = known[name]
+    cls = known_strategies[name]
     values: dict[str, Any] = {}
-    at = start + len(name) + 1
+    column = start + len(name) + 1
     if not degree:
         words = "" if cls.degrees else next(iter(cls.knobs().values())).metadata["words"]
-        hint = ", ".join(f"`{name}:{each}`" for each in words or [behind or 2])
+        hint = ", ".join(f"`{name}:{example}`" for example in words or [behind or 2])
         faults.append(_fault(f"`{name}` lacks its {'mode' if words else 'degree'}", start, word,
                              f"{hint}{', without a blank' if colon else ''}"))  # fmt: skip
     elif cls.degrees:
-        values |= _degree(cls, degree, at, faults)
+        values |= _degree(cls, degree, column, faults)
     else:
-        values |= _knob(cls, next(iter(cls.knobs())), degree, at, faults)
-    at = start + len(head) + 1
+        values |= _knob(cls, next(iter(cls.knobs())), degree, column, faults)
+    column = start + len(head) + 1
     for knob in knobs:
-        values |= _turned(cls, knob, at, faults, word)
-        at += len(knob) + 1
+        values |= _turned(cls, knob, column, faults, word)
+        column += len(knob) + 1
     return cls(**values)
 
 
@@ -105,61 +109,61 @@ ALSO = {"fsdp": ",zero=3", "hsdp": ",zero=3"}  # what a strategy's name elsewher
 
 def _meant(word: str) -> str:
     """What to write for a word that is no strategy with its degree: `data=16`, `tp8`."""
-    known = strategies()
-    found = re.fullmatch(r"([A-Za-z_-]+)[:=]?([0-9x]*)", word)
-    meant = nearest(found[1], known) if found else ""
-    if found and meant and found[2] and known[meant].degrees:
-        return f"did you mean `{meant}:{found[2]}{ALSO.get(found[1].lower(), '')}`?"
-    return suggest(re.split("[:=]", word)[0], known, "strategies")
+    known_strategies = strategies()
+    match = re.fullmatch(r"([A-Za-z_-]+)[:=]?([0-9x]*)", word)
+    meant = nearest(match[1], known_strategies) if match else ""
+    if match and meant and match[2] and known_strategies[meant].degrees:
+        return f"did you mean `{meant}:{match[2]}{ALSO.get(match[1].lower(), '')}`?"
+    return suggest(re.split("[:=]", word)[0], known_strategies, "strategies")
 
 
-def _fault(what: str, column: int, word: str, hint: str = "") -> Fault:
-    return Fault("E112", what, Place(1, column + 1), hint, max(1, len(word)))
+def _fault(complaint: str, column: int, word: str, hint: str = "") -> Fault:
+    return Fault("E112", complaint, Place(1, column + 1), hint, max(1, len(word)))
 
 
-def _degree(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
-    found = cls.degree_of(text)
-    if found is None:
+def _degree(cls: type[Strategy], text: str, column: int, faults: list[Fault]) -> dict[str, float]:
+    fields_of_degree = cls.degree_of(text)
+    if fields_of_degree is None:
         hint = "a whole number from 1" + (", or a grid `2x2`" if cls.as_grid else "")
-        faults.append(_fault(f"`{text}` is not a degree of {cls.name}", at, text, hint))
-    return found or {}
+        faults.append(_fault(f"`{text}` is not a degree of {cls.name}", column, text, hint))
+    return fields_of_degree or {}
 
 
 def _turned(
-    cls: type[Strategy], text: str, at: int, faults: list[Fault], word: str
+    cls: type[Strategy], text: str, column: int, faults: list[Fault], word: str
 ) -> dict[str, float]:
     """A knob as it stands in a word of a plan, `segments=8`."""
     name, equals, value = text.partition("=")
-    known = [knob for knob in cls.knobs() if knob not in cls().hidden()]
-    if name not in known:
-        hint = _knob_meant(cls, text, known, word)
-        faults.append(_fault(f"{cls.name} has no knob `{name}`", at, name, hint))
+    known_knobs = [knob for knob in cls.knobs() if knob not in cls().hidden()]
+    if name not in known_knobs:
+        hint = _knob_meant(cls, text, known_knobs, word)
+        faults.append(_fault(f"{cls.name} has no knob `{name}`", column, name, hint))
         return {}
     if not equals:
-        faults.append(_fault(f"`{name}` lacks its value", at, name, f"`{name}=…`"))
+        faults.append(_fault(f"`{name}` lacks its value", column, name, f"`{name}=…`"))
         return {}
-    return _knob(cls, name, value, at + len(name) + 1, faults)
+    return _knob(cls, name, value, column + len(name) + 1, faults)
 
 
-def _knob_meant(cls: type[Strategy], text: str, known: list[str], word: str) -> str:
+def _knob_meant(cls: type[Strategy], text: str, known_knobs: list[str], word: str) -> str:
     """What to write for a word that is no knob: `zero3`, or a strategy behind a comma."""
     if text.partition(":")[0] in strategies():
         return f"strategies stand apart: `{word.replace(f',{text}', f' {text}')}`"
-    found = re.fullmatch(r"([a-z]+)[:_-]?([0-9]+)", text)
-    if found and found[1] in known:
-        return f"did you mean `{found[1]}={found[2]}`?"
-    return suggest(text.partition("=")[0], known, f"knobs of {cls.name}")
+    match = re.fullmatch(r"([a-z]+)[:_-]?([0-9]+)", text)
+    if match and match[1] in known_knobs:
+        return f"did you mean `{match[1]}={match[2]}`?"
+    return suggest(text.partition("=")[0], known_knobs, f"knobs of {cls.name}")
 
 
 def _knob(
-    cls: type[Strategy], name: str, value: str, at: int, faults: list[Fault]
+    cls: type[Strategy], name: str, value: str, column: int, faults: list[Fault]
 ) -> dict[str, float]:
     """The value of a knob, which begins at a column."""
     choices = cls.knobs()[name].metadata.get("words")
     if cls.knobs()[name].metadata.get("part"):
         if re.fullmatch(r"[01]?\.?[0-9]{1,9}(e-[0-9])?", value) and 0 < float(value) <= 1:
             return {name: float(value)}
-        faults.append(_fault(f"`{value}` is no part for `{name}`", at, value, "e.g. 0.01"))
+        faults.append(_fault(f"`{value}` is no part for `{name}`", column, value, "e.g. 0.01"))
     elif choices:
         if value in choices:
             return {name: float(choices.index(value))}
@@ -167,9 +171,9 @@ def _knob(
         if form and re.fullmatch(form, value):
             return {name: number_of(value, choices)}
         hint = suggest(value, choices, "write one of")
-        faults.append(_fault(f"`{name}` cannot be `{value}`", at, value, hint))
+        faults.append(_fault(f"`{name}` cannot be `{value}`", column, value, hint))
     elif re.fullmatch(r"[1-9][0-9]{0,6}", value):
         return {name: float(value)}
     else:
-        faults.append(_fault(f"`{value}` is not a number for `{name}`", at, value, "from 1 on"))
+        faults.append(_fault(f"`{value}` is not a number for `{name}`", column, value, "from 1 on"))
     return {}

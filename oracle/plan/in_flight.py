@@ -39,16 +39,16 @@ def beside(name: str, stages: int, micro_batches: int, chunks: int) -> list[dict
     >>> [float(found["backward"].kept.max()) for found in beside("1f1b", 4, 8, 1)]
     [3.0, 2.0, 1.0, 0.0]
     """
-    few = ROUNDS * stages
-    if few >= micro_batches:
+    enough = ROUNDS * stages
+    if enough >= micro_batches:
         return [_states(name, stage, stages, micro_batches, chunks) for stage in range(stages)]
-    found = []
+    by_stage = []
     for stage in range(stages):
-        late, early = (_states(name, stage, stages, few - d, chunks) for d in (0, stages))
-        more = (_most(late) - _most(early)) / stages / chunks * (micro_batches - few)
-        found.append({kind: Beside(one.chunk, one.kept + more, one.made)
-                      for kind, one in late.items()})  # fmt: skip
-    return found
+        late, early = (_states(name, stage, stages, enough - d, chunks) for d in (0, stages))
+        more = (_most(late) - _most(early)) / stages / chunks * (micro_batches - enough)
+        by_stage.append({kind: Beside(states.chunk, states.kept + more, states.made)
+                      for kind, states in late.items()})  # fmt: skip
+    return by_stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,23 +65,25 @@ class OfStages:
 def of_stages(name: str, stages: int, micro_batches: int, chunks: int) -> dict[str, OfStages]:
     """`beside` of all stages at once, by the kind of turn."""
     every = beside(name, stages, micro_batches, chunks)
-    found = {}
+    by_kind = {}
     for kind in dict.fromkeys(kind for states in every for kind in states):
-        each = [states.get(kind) for states in every]
-        most = max(len(one.chunk) for one in each if one is not None)
-        some = np.array([one is not None for one in each])
-        chunk = np.zeros((stages, most), int)
-        kept, made = np.zeros((2, stages, chunks, most))
-        for stage, one in enumerate(each):
-            if one is not None:
-                at = np.minimum(np.arange(most), len(one.chunk) - 1)
-                chunk[stage], kept[stage], made[stage] = (
-                    one.chunk[at],
-                    one.kept[at].T,
-                    one.made[at].T,
+        of_kind = [states.get(kind) for states in every]
+        widest = max(
+            len(stage_states.chunk) for stage_states in of_kind if stage_states is not None
+        )
+        has_kind = np.array([stage_states is not None for stage_states in of_kind])
+        chunk = np.zeros((stages, widest), int)
+        kept_states, made_states = np.zeros((2, stages, chunks, widest))
+        for stage, stage_states in enumerate(of_kind):
+            if stage_states is not None:
+                places = np.minimum(np.arange(widest), len(stage_states.chunk) - 1)
+                chunk[stage], kept_states[stage], made_states[stage] = (
+                    stage_states.chunk[places],
+                    stage_states.kept[places].T,
+                    stage_states.made[places].T,
                 )
-        found[kind] = OfStages(some, chunk, kept, made)
-    return found
+        by_kind[kind] = OfStages(has_kind, chunk, kept_states, made_states)
+    return by_kind
 
 
 def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
@@ -108,7 +110,9 @@ def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chun
 
 def _most(states: dict[str, Beside]) -> float:
     """Chunks that a stage keeps, at most."""
-    return float(max((one.kept + one.made).sum(axis=-1).max() for one in states.values()))
+    return float(
+        max((of_kind.kept + of_kind.made).sum(axis=-1).max() for of_kind in states.values())
+    )
 
 
 def _states(name: str, stage: int, stages: int, S: int, chunks: int) -> dict[str, Beside]:
@@ -117,35 +121,35 @@ def _states(name: str, stage: int, stages: int, S: int, chunks: int) -> dict[str
         return _walked(plan.order(stage, stages, S, chunks), chunks)
     ahead = plan.ahead(stage, stages, S, chunks)
     forward = np.arange(total) % (stages * chunks) // stages if chunks > 1 else np.zeros(total, int)
-    turn, own = chunks - 1 - forward, np.eye(chunks)
-    went, back = (np.concatenate([np.zeros((1, chunks)), np.cumsum(own[way], axis=0)])
+    turn, one_chunk = chunks - 1 - forward, np.eye(chunks)
+    went, back = (np.concatenate([np.zeros((1, chunks)), np.cumsum(one_chunk[way], axis=0)])
                   for way in (forward, turn))  # fmt: skip
     gone = np.minimum(np.arange(total) + ahead + 1, total)  # forward, when one back begins
-    kept = went[gone] - back[:-1] - own[turn]
-    return {"backward": _distinct(np.hstack([turn[:, None], kept, 0 * kept]))}
+    kept_states = went[gone] - back[:-1] - one_chunk[turn]
+    return {"backward": _distinct(np.hstack([turn[:, None], kept_states, 0 * kept_states]))}
 
 
 def _walked(turns: Iterable[Turn], chunks: int) -> dict[str, Beside]:
-    kept, made = [0] * chunks, [0] * chunks
-    seen: dict[str, list[list[int]]] = {}
+    kept_chunks, made_chunks = [0] * chunks, [0] * chunks
+    states_by_kind: dict[str, list[list[int]]] = {}
     last: list[int] = []
     for kind, _, chunk, _ in turns:
         if kind != "forward":
-            (made if kind == "weight" else kept)[chunk] -= 1
+            (made_chunks if kind == "weight" else kept_chunks)[chunk] -= 1
         if kind == "weight" and last:
-            seen.setdefault("forward", []).append(last)
-        now = [chunk, *kept, *made]
+            states_by_kind.setdefault("forward", []).append(last)
+        now = [chunk, *kept_chunks, *made_chunks]
         last = now if kind == "forward" else []
         if kind == "forward":
-            kept[chunk] += 1
+            kept_chunks[chunk] += 1
         else:
-            seen.setdefault(kind, []).append(now)
+            states_by_kind.setdefault(kind, []).append(now)
         if kind == "input":
-            made[chunk] += 1
-    return {kind: _distinct(np.array(rows, float)) for kind, rows in seen.items()}
+            made_chunks[chunk] += 1
+    return {kind: _distinct(np.array(rows, float)) for kind, rows in states_by_kind.items()}
 
 
 def _distinct(rows: NDArray[np.float64]) -> Beside:
     rows = rows[distinct(rows)[0]]
-    kept, made = np.hsplit(rows[:, 1:], 2)
-    return Beside(rows[:, 0].astype(int), kept, made)
+    kept_states, made_states = np.hsplit(rows[:, 1:], 2)
+    return Beside(rows[:, 0].astype(int), kept_states, made_states)

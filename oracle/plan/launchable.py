@@ -22,20 +22,20 @@ from oracle.spec.schema import Clash
 from oracle.spec.software import Launch, Software
 
 
-def software(what: Any) -> Software:
+def software(complaint: Any) -> Software:
     """Software by shipped name, path or dict, checked against the strategies that there are."""
-    return catalogue.software(what, also=clashes)
+    return catalogue.software(complaint, also=clashes)
 
 
-def clashes(said: Software) -> Iterator[Clash]:
+def clashes(software: Software) -> Iterator[Clash]:
     """Strategies, knobs and words of a software spec that nobody knows."""
-    known = strategies()
-    for i, name in enumerate(said.launch.strategies):
-        if name not in known:
-            hint = suggest(name, known, "strategies")
+    numbers = strategies()
+    for i, name in enumerate(software.launch.strategies):
+        if name not in numbers:
+            hint = suggest(name, numbers, "strategies")
             yield Clash(f"launch.strategies.{i}", f"no strategy is called `{name}`", hint)
-    every = {f"{name}.{knob}": (new, knob) for name, new in known.items() for knob in new.knobs()}
-    for key, values in said.launch.knobs.items():
+    every = {f"{name}.{knob}": (new, knob) for name, new in numbers.items() for knob in new.knobs()}
+    for key, values in software.launch.knobs.items():
         if key not in every:
             hint = suggest(key, every, "knobs")
             yield Clash(f"launch.knobs.{key}", f"no knob is called `{key}`", hint, True)
@@ -50,20 +50,20 @@ def clashes(said: Software) -> Iterator[Clash]:
                 yield Clash(f"launch.knobs.{key}.{i}", f"`{key}` takes numbers", "e.g. 1")
 
 
-def unshipped(said: Software, model: Model) -> bool:
+def unshipped(software: Software, model: Model) -> bool:
     """Whether the software ships models, and this is none of them."""
-    return bool(said.launch.models) and model.name not in said.launch.models
+    return bool(software.launch.models) and model.name not in software.launch.models
 
 
-def instead(said: Software) -> str:
+def instead(software: Software) -> str:
     """What to write where a model is not among those that the software ships."""
-    return f"it ships {', '.join(said.launch.models)}; or --software megatron-core"
+    return f"it ships {', '.join(software.launch.models)}; or --software megatron-core"
 
 
-def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
+def rules(software: Software, model: Model, plan: Plan) -> Iterator[Rule]:
     """What a software cannot be told of each plan."""
-    launch, name = said.launch, said.name
-    if unshipped(said, model):
+    launch, name = software.launch, software.name
+    if unshipped(software, model):
         yield Rule.never(_wide(np.ones(len(plan), bool), plan), f"{name} ships no {model.name}")
     for axis in plan.axes:
         if launch.strategies and axis.name not in launch.strategies and not axis.places:
@@ -79,21 +79,21 @@ def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
                 allowed = (usual_word(field),)
             if allowed is None:
                 continue
-            given = np.asarray(getattr(axis, knob))
-            known = [axis.number(knob, word) if "words" in field.metadata else int(word)
+            plan_numbers = np.asarray(getattr(axis, knob))
+            shipped = [axis.number(knob, word) if "words" in field.metadata else int(word)
                      for word in allowed]  # fmt: skip
-            other = ~np.isin(given, known)
+            refused = ~np.isin(plan_numbers, shipped)
             if not field.metadata.get("alone") and axis.degrees:
-                other = other & (np.asarray(axis.degree) > 1)
-            if other.any():
-                what = f"{name} knows {axis.name} {knob}={' or '.join(allowed)} only"
-                yield Rule.never(_wide(other, plan), what)
+                refused = refused & (np.asarray(axis.degree) > 1)
+            if refused.any():
+                complaint = f"{name} knows {axis.name} {knob}={' or '.join(allowed)} only"
+                yield Rule.never(_wide(refused, plan), complaint)
     if launch.rules:
         numbers = numbers_of(model, plan)
-        for each in launch.rules:
-            broken = np.logical_not(each.must(numbers))
+        for column in launch.rules:
+            broken = np.logical_not(column.must(numbers))
             if np.any(broken):
-                yield Rule.never(_wide(broken, plan), f"{name}: {each.why} ({each.must.text})")
+                yield Rule.never(_wide(broken, plan), f"{name}: {column.why} ({column.must.text})")
 
 
 def usual_word(field: Any) -> str:
@@ -109,10 +109,10 @@ def _wide(column: Any, plan: Plan) -> Array:
 def numbers_of(model: Model, plan: Plan) -> Mapping[str, Array | float]:
     """What the names of formulas come to: of the plans, (plans, 1), and of the model."""
     axes: dict[str, Any] = {axis.name: axis for axis in plan.axes}
-    found: dict[str, Array | float] = {name: axis.degree for name, axis in axes.items()}
+    numbers: dict[str, Array | float] = {name: axis.degree for name, axis in axes.items()}
     pieces = axes["pipeline"].segments * axes["data"].accumulate
     replicas = axes["data"].degree * axes["sharded"].degree
-    found |= {
+    numbers |= {
         "devices": plan.devices, "batch": plan.batch, "segments": pieces,
         "micro": plan.batch / np.maximum(replicas * pieces, 1),
         "interleave": axes["pipeline"].interleave, "zero": axes["data"].zero,
@@ -123,7 +123,7 @@ def numbers_of(model: Model, plan: Plan) -> Mapping[str, Array | float]:
         "disk": axes["offload"].to, "recompute": axes["recompute"].mode,  # 2: full, 5: best
         **shapes(model),
     }  # fmt: skip
-    return {name: found[name] for name in NAMES}
+    return {name: numbers[name] for name in NAMES}
 
 
 @lru_cache(32)
@@ -132,7 +132,11 @@ def shapes(model: Model) -> Mapping[str, float]:
     cores = [row for row in model.rows if row.work == "attention"]
     tables = [row for row in model.rows if row.kind == "embedding"]
     repeats = [segment.repeat for segment in model.segments]
-    stacked = sum(one.repeat * (len(one.cuts) + 1) for one in model.segments if one.stack)
+    stacked = sum(
+        layer_kind.repeat * (len(layer_kind.cuts) + 1)
+        for layer_kind in model.segments
+        if layer_kind.stack
+    )
     hidden = max((row.made.channels for row in tables), default=0)
     return {
         "layers": float(stacked or max(repeats, default=1)),

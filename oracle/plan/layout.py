@@ -18,8 +18,8 @@ def faults(text: str, chunks: int) -> Iterator[tuple[str, str]]:
     """(what is wrong, what to write) of a layout, whatever the model."""
     places = text.split("/")
     if len(places) != chunks - 1:
-        what = f"`cuts={text}` has {len(places)} places, and {chunks} chunks need {chunks - 1}"
-        yield what, "the unit or layer that begins each chunk but the first, `3/7/12`"
+        complaint = f"`cuts={text}` has {len(places)} places, and {chunks} chunks need {chunks - 1}"
+        yield complaint, "the unit or layer that begins each chunk but the first, `3/7/12`"
     numbers = [int(place) for place in places if place.isdigit()]
     if any(a >= b for a, b in pairwise([0, *numbers])):
         yield f"`cuts={text}` does not rise", "units are counted from 0; the first chunk has one"
@@ -28,18 +28,18 @@ def faults(text: str, chunks: int) -> Iterator[tuple[str, str]]:
 @lru_cache(256)
 def edges_of(model: Model, text: str) -> tuple[tuple[int, ...], str]:
     """The units where chunks begin, and the end of the last; or what is wrong, in words."""
-    found = [0]
+    edges = [0]
     for place in text.split("/"):
         unit, wrong = _unit(model, place)
         if wrong:
             return (), wrong
-        found.append(unit)
-    found.append(len(model.pieces.ends))
-    if any(a >= b for a, b in pairwise(found)):
-        said = ", ".join(map(str, found[1:-1]))
+        edges.append(unit)
+    edges.append(len(model.pieces.ends))
+    if any(a >= b for a, b in pairwise(edges)):
+        places = ", ".join(map(str, edges[1:-1]))
         last = len(model.pieces.ends) - 1
-        return (), f"cuts={text}: units {said} of 0 to {last} do not rise from 1 on"
-    return tuple(found), ""
+        return (), f"cuts={text}: units {places} of 0 to {last} do not rise from 1 on"
+    return tuple(edges), ""
 
 
 def _unit(model: Model, place: str) -> tuple[int, str]:
@@ -53,25 +53,25 @@ def _unit(model: Model, place: str) -> tuple[int, str]:
         hint = suggest(place, names(model), "layers and blocks")
         return 0, f"cuts: nothing in {model.name} is called `{place}`" + (f"; {hint}" * bool(hint))
     counts = model.pieces.counts
-    at = np.flatnonzero(counts[:, rows[0]] > 0)
-    if len(rows) > 1 or len(at) > 1:
-        many = np.flatnonzero((counts[:, rows] > 0).any(axis=1))
-        what = f"cuts: `{place}` stands several times, in units {many[0]} to {many[-1]}"
-        return 0, f"{what}: write the number of one"
-    unit = int(at[0])
+    number = np.flatnonzero(counts[:, rows[0]] > 0)
+    if len(rows) > 1 or len(number) > 1:
+        matches = np.flatnonzero((counts[:, rows] > 0).any(axis=1))
+        complaint = f"cuts: `{place}` stands several times, in units {matches[0]} to {matches[-1]}"
+        return 0, f"{complaint}: write the number of one"
+    unit = int(number[0])
     if int(np.argmax(counts[unit] > 0)) != rows[0]:
-        what = f"cuts: `{place}` lies inside unit {unit}, which is not cut"
-        return 0, f"{what}; {unit} begins before it and {unit + 1} behind it"
+        complaint = f"cuts: `{place}` lies inside unit {unit}, which is not cut"
+        return 0, f"{complaint}; {unit} begins before it and {unit + 1} behind it"
     return unit, ""
 
 
 def rows_named(model: Model, name: str) -> list[int]:
     """First rows of the layers and blocks that a model calls so."""
-    blocks = [one.start for one in model.segments if one.name == name]
+    blocks = [model_row.start for model_row in model.segments if model_row.name == name]
     return blocks or [i for i, row in enumerate(model.rows) if row.name == name]
 
 
 def names(model: Model) -> dict[str, None]:
     """What its layers and blocks are called."""
-    found = [one.name for one in model.segments if one.name]
-    return dict.fromkeys([*found, *(row.name for row in model.rows)])
+    by_name = [segment.name for segment in model.segments if segment.name]
+    return dict.fromkeys([*by_name, *(row.name for row in model.rows)])

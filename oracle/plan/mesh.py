@@ -62,11 +62,11 @@ class Groups:
         self.devices = stride
         axis = plan.axis("expert")
         inside = np.where(axis.uncut, self.sizes["tensor"], 1)
-        within, beside, rest = axis.within(inside, self.sizes["context"])
+        within, context_part, rest = axis.within(inside, self.sizes["context"])
         # what does not divide the data axis is infeasible; it is priced as what does
         expert = np.gcd(self.sizes["data"].astype(int), rest)
         for name, around, part in (("data", self.sizes["data"], expert),
-                                   ("context", self.sizes["context"], beside),
+                                   ("context", self.sizes["context"], context_part),
                                    ("tensor", inside, within)):  # fmt: skip
             dealt, left = "expert" if name == "data" else f"expert/{name}", f"{name}/expert"
             self.sizes[dealt], self.strides[dealt] = part, self.strides[name]
@@ -79,20 +79,20 @@ class Groups:
 
     def take(self, rows: Array, messages: Mapping[Message, Message]) -> Groups:
         """Of some plans; `messages` has those of all that each of theirs is a part of."""
-        found = copy(self)
-        found.sizes, found.strides = (
-            {name: each[rows] for name, each in known.items()}
-            for known in (self.sizes, self.strides)
+        groups = copy(self)
+        groups.sizes, groups.strides = (
+            {name: column[rows] for name, column in columns.items()}
+            for columns in (self.sizes, self.strides)
         )
-        found.devices, found.paired = self.devices[rows], self.paired[rows]
-        found.known = {
-            key: each.take(rows) for key, each in self.known.items() if isinstance(key, tuple)
+        groups.devices, groups.paired = self.devices[rows], self.paired[rows]
+        groups.known = {
+            key: column.take(rows) for key, column in self.known.items() if isinstance(key, tuple)
         }
-        found.known |= {
-            part: self.known[whole].take(rows)
-            for part, whole in messages.items() if whole in self.known
+        groups.known |= {
+            part: self.known[message_of_all].take(rows)
+            for part, message_of_all in messages.items() if message_of_all in self.known
         }  # fmt: skip
-        return found
+        return groups
 
     def __call__(self, axes: tuple[str, ...]) -> Slice:
         if axes not in self.known:
@@ -107,8 +107,8 @@ class Groups:
             return self(message.axes)
         if message not in self.known:
             (axis,) = message.axes
-            size, apart = (np.broadcast_to(part, self.devices.shape) for part in message.line)
-            self.known[message] = self.slice([(size, self.strides[axis] * apart)])
+            size, stride = (np.broadcast_to(part, self.devices.shape) for part in message.line)
+            self.known[message] = self.slice([(size, self.strides[axis] * stride)])
         return self.known[message]
 
     @property
@@ -153,13 +153,13 @@ def merge(pairs: list[tuple[int, int]]) -> Pattern:
     >>> merge([(4, 8), (2, 4), (1, 1)]), merge([(16, 8), (2, 1)])
     (((8, 4),), ((16, 8), (2, 1)))
     """
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for size, stride in sorted((pair for pair in pairs if pair[0] > 1), key=lambda pair: -pair[1]):
-        if found and found[-1][1] == size * stride:
-            found[-1] = (found[-1][0] * size, stride)
+        if merged and merged[-1][1] == size * stride:
+            merged[-1] = (merged[-1][0] * size, stride)
         else:
-            found.append((size, stride))
-    return tuple(found)
+            merged.append((size, stride))
+    return tuple(merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +182,14 @@ class Kinds:
 
     def take(self, rows: Array, way: Array) -> tuple[Array, Kinds]:
         """(the kind that each new one is a part of, kinds of some plans that each go one way)."""
-        mine = self.row[rows]
-        ordered = len(mine) == len(self.row) and (mine == self.row).all()
+        kind_rows = self.row[rows]
+        ordered = len(kind_rows) == len(self.row) and (kind_rows == self.row).all()
         if ordered and (way == way[self.first][self.row]).all():
             return np.arange(len(self.first)), self
-        few, row = distinct(np.stack([mine, way], axis=-1))
-        if len(few) == len(mine):
-            return mine, Kinds.apart(len(mine))
-        return mine[few], Kinds(few, row)
+        first_rows, row = distinct(np.stack([kind_rows, way], axis=-1))
+        if len(first_rows) == len(kind_rows):
+            return kind_rows, Kinds.apart(len(kind_rows))
+        return kind_rows[first_rows], Kinds(first_rows, row)
 
     def one_of_each(self, plan: Plan) -> Plan:
         return plan if len(self.first) == len(self.row) else plan[self.first]

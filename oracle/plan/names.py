@@ -23,16 +23,16 @@ def short_names(plans: Sequence[str]) -> list[str]:
     """
     axes = {plan: _axes(plan) for plan in dict.fromkeys(plans)}
     alike: dict[str, list[str]] = {}
-    for plan, own in axes.items():
-        alike.setdefault(plan if own is None else _degrees(own), []).append(plan)
-    found = {}
+    for plan, own_words in axes.items():
+        alike.setdefault(plan if own_words is None else _degrees(own_words), []).append(plan)
+    names = {}
     for name, members in alike.items():
         turned = [_turned(axes[plan] or ()) for plan in members]
         knobs = _telling(turned, len(members)) if len(members) > 1 else []
         for plan, values in zip(members, turned, strict=True):
-            said = ", ".join(f"{word}={values.get(knob, _plain(knob))}" for knob, word in knobs)
-            found[plan] = f"{name} {said}".strip()
-    return [found[plan] for plan in plans]
+            texts = ", ".join(f"{word}={values.get(knob, _plain(knob))}" for knob, word in knobs)
+            names[plan] = f"{name} {texts}".strip()
+    return [names[plan] for plan in plans]
 
 
 def _axes(plan: str) -> tuple[Strategy, ...] | None:
@@ -43,19 +43,19 @@ def _axes(plan: str) -> tuple[Strategy, ...] | None:
 
 
 def _degrees(axes: Iterable[Strategy]) -> str:
-    said = [f"{axis.letters or axis.name.capitalize()}{axis.degree_text().replace('x', '×')}"
+    words = [f"{axis.letters or axis.name.capitalize()}{axis.degree_text().replace('x', '×')}"
             for axis in axes if axis.degrees and axis.wide]  # fmt: skip
-    return "·".join(said) or "serial"
+    return "·".join(words) or "serial"
 
 
 def _turned(axes: Iterable[Strategy]) -> dict[tuple[type[Strategy], str], str]:
     """The knobs that one plan turns, by strategy and name."""
-    found: dict[tuple[type[Strategy], str], str] = {}
+    words: dict[tuple[type[Strategy], str], str] = {}
     for axis in axes:
         if axis.active:
             hidden = axis.hidden()
-            found |= {(type(axis), k): v for k, v in axis.turned().items() if k not in hidden}
-    return found
+            words |= {(type(axis), k): v for k, v in axis.turned().items() if k not in hidden}
+    return words
 
 
 def _plain(knob: tuple[type[Strategy], str]) -> str:

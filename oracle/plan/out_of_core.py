@@ -20,7 +20,7 @@ for alike units of which W have room [wahib2020]. Every array is of (plans, unit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,11 +62,10 @@ class Chain:
 
     def take(self, rows: Array) -> Chain:
         """Those of some plans."""
-        size = max(len(getattr(self, each.name)) for each in fields(self))
-        return replace(self, **{
-            each.name: value[rows] if len(value := getattr(self, each.name)) == size else value
-            for each in fields(self)
-        })  # fmt: skip
+        columns = vars(self)
+        plans = max(map(len, columns.values()))
+        return Chain(**{name: values[rows] if len(values) == plans else values
+                        for name, values in columns.items()})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,98 +85,102 @@ class Played:
         return np.asarray(self.forward + self.backward)
 
 
-def resident(chain: Chain, away: Flags, again: Flags) -> tuple[Array, Array]:
+def resident(chain: Chain, away: Flags, remade: Flags) -> tuple[Array, Array]:
     """Bytes of each unit that stay, and that leave: (plans, units) each."""
-    held = np.where(again, chain.given, chain.kept)
-    return np.where(away, 0.0, held), np.where(away, held, 0.0)
+    unit_bytes = np.where(remade, chain.given, chain.kept)
+    return np.where(away, 0.0, unit_bytes), np.where(away, unit_bytes, 0.0)
 
 
-def loads(chain: Chain, away: Flags, again: Flags) -> tuple[Array, Array]:
+def loads(chain: Chain, away: Flags, remade: Flags) -> tuple[Array, Array]:
     """(plans, units) bytes there as a unit runs ahead, but for what left before it, and as it runs
     back, but for what came in for units ahead of it; other micro-batches in flight included.
     """
-    stays, _ = resident(chain, away, again)
-    others = np.maximum(chain.flight - 1, 0.0) * stays.sum(axis=-1, keepdims=True)
-    held = others + np.cumsum(stays, axis=-1)
-    back = held + chain.work + np.where(again, chain.kept - chain.among, 0.0)
-    return held + chain.passing, back
+    stays, _ = resident(chain, away, remade)
+    other_bytes = np.maximum(chain.flight - 1, 0.0) * stays.sum(axis=-1, keepdims=True)
+    bytes_ahead = other_bytes + np.cumsum(stays, axis=-1)
+    back = bytes_ahead + chain.work + np.where(remade, chain.kept - chain.among, 0.0)
+    return bytes_ahead + chain.passing, back
 
 
-def needed(chain: Chain, away: Flags, again: Flags) -> Array:
+def needed(chain: Chain, away: Flags, remade: Flags) -> Array:
     """(plans,) the least room that will do: of what stays, and of the unit at work."""
-    leaves = resident(chain, away, again)[1]
-    ahead, back = loads(chain, away, again)
+    leaves = resident(chain, away, remade)[1]
+    ahead, back = loads(chain, away, remade)
     return np.asarray((np.maximum(ahead, back) + leaves).max(axis=-1))
 
 
-def play(chain: Chain, away: Flags, again: Flags, whole: bool = False) -> Played:
+def play(chain: Chain, away: Flags, remade: Flags, whole_units: bool = False) -> Played:
     """Both passes of a micro-batch with each unit's choice; exact, unit by unit."""
-    leaves = resident(chain, away, again)[1]
+    leaves = resident(chain, away, remade)[1]
     gone = np.cumsum(leaves, axis=-1)
-    held, working = loads(chain, away, again)
-    room, least = np.asarray(chain.room[:, 0]), needed(chain, away, again)
-    room = np.broadcast_to(room, least.shape)
-    ahead, first, out = _ahead(chain, held, gone, room, whole)
-    rerun = np.where(again, chain.remake, 0.0)
-    back, second = _back(chain, working, gone, room, whole, rerun)
+    bytes_ahead, working = loads(chain, away, remade)
+    room, needed_room = np.asarray(chain.room[:, 0]), needed(chain, away, remade)
+    room = np.broadcast_to(room, needed_room.shape)
+    ahead, first, out = _ahead(chain, bytes_ahead, gone, room, whole_units)
+    rerun = np.where(remade, chain.remake, 0.0)
+    back, second = _back(chain, working, gone, room, whole_units, rerun)
     return Played(
-        ahead, back, rerun.sum(axis=-1), least <= np.maximum(room, 0) * (1 + TOUCH),
-        np.maximum(np.minimum(out, room), least), gone[:, -1], (first, second),
+        ahead, back, rerun.sum(axis=-1), needed_room <= np.maximum(room, 0) * (1 + TOUCH),
+        np.maximum(np.minimum(out, room), needed_room), gone[:, -1], (first, second),
     )  # fmt: skip
 
 
 def _ahead(
-    chain: Chain, held: Array, gone: Array, room: Array, whole: bool
+    chain: Chain, bytes_ahead: Array, gone: Array, room: Array, whole_units: bool
 ) -> tuple[Array, Array, Array]:
     """Seconds of the forward pass, its waits, and the most bytes that lie there at once."""
-    n, units = held.shape
-    forward = np.broadcast_to(chain.forward, held.shape)
-    each, managed = chain.out[:, 0], chain.managed[:, 0] > 0
-    time, left, made, most = np.zeros((4, n))
+    n, units = bytes_ahead.shape
+    forward = np.broadcast_to(chain.forward, bytes_ahead.shape)
+    seconds_per_byte, managed = chain.out[:, 0], chain.managed[:, 0] > 0
+    time, left, sent_so_far, most_bytes = np.zeros((4, n))
     waits = np.zeros((n, units))
     for i in range(units):
-        need = np.maximum(held[:, i] + gone[:, i] - room, 0.0)
-        if whole:
+        need = np.maximum(bytes_ahead[:, i] + gone[:, i] - room, 0.0)
+        if whole_units:
             need = _up(need, gone)
-        need = np.minimum(need, made)
-        wait = np.maximum(need - left, 0.0) * each
+        need = np.minimum(need, sent_so_far)
+        wait = np.maximum(need - left, 0.0) * seconds_per_byte
         left = np.maximum(left, need)
-        most = np.maximum(most, held[:, i] + gone[:, i] - left)
+        most_bytes = np.maximum(most_bytes, bytes_ahead[:, i] + gone[:, i] - left)
         waits[:, i] = wait
         time = time + wait + forward[:, i]
-        free = np.divide(forward[:, i], each, out=np.full(n, np.inf), where=each > 0)
-        left = np.where(managed, left, np.minimum(made, left + free))
-        made = gone[:, i]
-    return time + np.where(managed, 0.0, (made - left) * each), waits, most
+        free = np.divide(
+            forward[:, i], seconds_per_byte, out=np.full(n, np.inf), where=seconds_per_byte > 0
+        )
+        left = np.where(managed, left, np.minimum(sent_so_far, left + free))
+        sent_so_far = gone[:, i]
+    return time + np.where(managed, 0.0, (sent_so_far - left) * seconds_per_byte), waits, most_bytes
 
 
 def _back(
-    chain: Chain, held: Array, gone: Array, room: Array, whole: bool, rerun: Array
+    chain: Chain, bytes_back: Array, gone: Array, room: Array, whole_units: bool, rerun: Array
 ) -> tuple[Array, Array]:
     """Seconds of the backward pass, and its waits."""
-    n, units = held.shape
+    n, units = bytes_back.shape
     work = chain.backward + rerun
-    each, managed = chain.back[:, 0], chain.managed[:, 0] > 0
+    seconds_per_byte, managed = chain.back[:, 0], chain.managed[:, 0] > 0
     total, ahead = gone[:, -1], np.broadcast_to(chain.ahead[:, 0], (n,))
     before = np.pad(gone, [(0, 0), (1, 0)])
     rows = np.arange(n)
     # what came in stays: it must leave room for all units that run back before it is used
-    caps = np.minimum.accumulate(room[:, None] - held + total[:, None] - gone, axis=-1)
+    caps = np.minimum.accumulate(room[:, None] - bytes_back + total[:, None] - gone, axis=-1)
     time, come = np.zeros((2, n))
     waits = np.zeros((n, units))
     for i in reversed(range(units)):
         want = total - before[:, i]
-        most = np.maximum(caps[:, i], want)
-        if whole:
-            most = np.maximum(_down(most, total[:, None] - before), want)
+        most_in = np.maximum(caps[:, i], want)
+        if whole_units:
+            most_in = np.maximum(_down(most_in, total[:, None] - before), want)
         last = np.maximum(i - np.minimum(ahead, units), 0).astype(int)
-        most = np.minimum(np.minimum(most, total - before[rows, last]), total)
-        wait = np.maximum(want - come, 0.0) * each
+        most_in = np.minimum(np.minimum(most_in, total - before[rows, last]), total)
+        wait = np.maximum(want - come, 0.0) * seconds_per_byte
         come = np.maximum(come, want)
         waits[:, i] = wait
         time = time + wait + work[:, i]
-        free = np.divide(work[:, i], each, out=np.full(n, np.inf), where=each > 0)
-        come = np.where(managed, come, np.maximum(come, np.minimum(most, come + free)))
+        free = np.divide(
+            work[:, i], seconds_per_byte, out=np.full(n, np.inf), where=seconds_per_byte > 0
+        )
+        come = np.where(managed, come, np.maximum(come, np.minimum(most_in, come + free)))
     return time, waits
 
 
@@ -187,6 +190,6 @@ def _up(need: Array, ends: Array) -> Array:
     return np.asarray(np.where(need > 0, near, 0.0))
 
 
-def _down(most: Array, ends: Array) -> Array:
+def _down(limit: Array, ends: Array) -> Array:
     """The largest of some ends that is no more: units come in as a whole."""
-    return np.asarray(np.where(ends <= most[:, None] * (1 + TOUCH), ends, 0.0).max(axis=-1))
+    return np.asarray(np.where(ends <= limit[:, None] * (1 + TOUCH), ends, 0.0).max(axis=-1))

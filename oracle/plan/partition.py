@@ -48,8 +48,10 @@ def unlike_cuts(loads: Array) -> tuple[int, ...]:
     running = np.pad(np.cumsum(loads, axis=-1), [(0, 0), (1, 0)])
     fullest = np.append(0.0, np.full(units, np.inf))
     begins = []
-    for each in running:
-        part = np.where(np.tri(units + 1, k=-1, dtype=bool), each[:, None] - each, np.inf)
+    for part_loads in running:
+        part = np.where(
+            np.tri(units + 1, k=-1, dtype=bool), part_loads[:, None] - part_loads, np.inf
+        )
         trial = np.maximum(fullest[None, :], part)
         begins.append(trial.argmin(axis=1))
         fullest = trial.min(axis=1)
@@ -100,8 +102,8 @@ def _least(part: Array, crossed: Callable[[], Array], parts: int) -> Array:
 def _before(values: Array, else_: float, width: int) -> tuple[Array, Array]:
     """Values at edges, and [plan, begin, end] of them: a begin is at most `width` before."""
     padded = np.pad(values, [(0, 0), (width, 0)], constant_values=else_)
-    seen = np.lib.stride_tricks.sliding_window_view(padded, values.shape[-1], axis=-1)[:, :-1]
-    return padded[:, width:], seen
+    windows = np.lib.stride_tricks.sliding_window_view(padded, values.shape[-1], axis=-1)[:, :-1]
+    return padded[:, width:], windows
 
 
 def _widest(running: Array, across: Array, parts: int) -> int:
@@ -109,8 +111,8 @@ def _widest(running: Array, across: Array, parts: int) -> int:
 
     Of parts that each take as many units as they can, up to their share and one unit more.
     """
-    most = np.diff(running).max(axis=-1) + running[:, -1] / parts
-    edges = _sweep(running, parts, most)
+    part_limit = np.diff(running).max(axis=-1) + running[:, -1] / parts
+    edges = _sweep(running, parts, part_limit)
     edges[:, -1] = running.shape[1] - 1
     begin, end = edges[:, :-1], edges[:, 1:]
     load = np.take_along_axis(running, end, -1) - np.take_along_axis(running, begin, -1)
@@ -140,8 +142,8 @@ def _swept_cuts(loads: Array, parts: int) -> Array:
         edges = _sweep(running, parts, middle)
         fits = edges[:, -1] >= units
         begin, end, beyond = (
-            np.take_along_axis(running, at, axis=-1)
-            for at in (edges[:, :-1], edges[:, 1:], np.minimum(edges[:, 1:] + 1, units))
+            np.take_along_axis(running, edge_column, axis=-1)
+            for edge_column in (edges[:, :-1], edges[:, 1:], np.minimum(edges[:, 1:] + 1, units))
         )
         wider = np.where(beyond - begin > middle[:, None], beyond - begin, np.inf)
         high = np.where(fits, (end - begin).max(axis=-1), high)

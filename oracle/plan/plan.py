@@ -27,13 +27,13 @@ class Plan:
 
         Any number may be an array; all are broadcast to one length.
         """
-        given = {type(axis) for axis in axes}
-        axes = (*axes, *(new() for new in strategies().values() if new not in given))
+        named_axes = {type(axis) for axis in axes}
+        axes = (*axes, *(new() for new in strategies().values() if new not in named_axes))
         values = [batch, *(getattr(a, f.name) for a in axes for f in fields(a))]
-        columns = [np.reshape(np.asarray(each, float), (-1, 1)) for each in values]
+        columns = [np.reshape(np.asarray(value, float), (-1, 1)) for value in values]
         plans = max(map(len, columns))
-        column = iter([each if len(each) == plans else np.broadcast_to(each, (plans, 1)).copy()
-                       for each in columns])  # fmt: skip
+        column = iter([value if len(value) == plans else np.broadcast_to(value, (plans, 1)).copy()
+                       for value in columns])  # fmt: skip
         return cls(next(column), tuple(a.mapped(lambda _: next(column)) for a in axes))
 
     def __len__(self) -> int:
@@ -62,9 +62,11 @@ class Plan:
 
     def columns(self, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True) -> Array:
         """(n, k) numbers that tell the rows apart: the batch, and knobs that `keep` wants."""
-        wanted = [getattr(axis, name) for axis in self.lean for name in axis.names()
+        knob_columns = [getattr(axis, name) for axis in self.lean for name in axis.names()
                   if keep(axis, name)]  # fmt: skip
-        return np.hstack([self.batch, *(each for each in wanted if len(each) == len(self) > 1)])
+        return np.hstack(
+            [self.batch, *(column for column in knob_columns if len(column) == len(self) > 1)]
+        )
 
     def text(self, row: int = 0) -> str:
         """One row in the form the command line reads."""
@@ -92,10 +94,10 @@ def table(
     batches = np.broadcast_to(np.asarray(batch, float), (len(texts),))
     groups: dict[tuple[str, ...], list[tuple[int, Plan]]] = {}
     for row, (text, size) in enumerate(zip(texts, batches, strict=True)):
-        one = text if isinstance(text, Plan) else parse(text, float(size))
-        groups.setdefault(one.order, []).append((row, one))
+        plan = text if isinstance(text, Plan) else parse(text, float(size))
+        groups.setdefault(plan.order, []).append((row, plan))
     for members in groups.values():
-        yield join([one for _, one in members]), [row for row, _ in members]
+        yield join([plan for _, plan in members]), [row for row, _ in members]
 
 
 def even(plan: Plan) -> Plan:

@@ -45,17 +45,17 @@ class Walk:
 
     def ends(self, seconds: Floats) -> Floats:
         """When each turn ends, (turns, plans); of `seconds` there is a row for each box."""
-        found = np.zeros((1 + len(self.box), seconds.shape[1]))
+        turn_ends = np.zeros((1 + len(self.box), seconds.shape[1]))
         for begin, end in self.waves:
-            start = found[self.before[begin:end]].max(axis=1)
-            found[1 + begin : 1 + end] = start + seconds[self.box[begin:end]]
-        return found[1:]
+            start = turn_ends[self.before[begin:end]].max(axis=1)
+            turn_ends[1 + begin : 1 + end] = start + seconds[self.box[begin:end]]
+        return turn_ends[1:]
 
     def starts(self, ends: Floats) -> Floats:
         """When each turn starts."""
-        whole: Floats = np.concatenate([np.zeros((1, ends.shape[1])), ends])
-        found: Floats = whole[self.before].max(axis=1)
-        return found
+        ends_and_start: Floats = np.concatenate([np.zeros((1, ends.shape[1])), ends])
+        turn_starts: Floats = ends_and_start[self.before].max(axis=1)
+        return turn_starts
 
 
 @lru_cache(maxsize=64)
@@ -67,7 +67,10 @@ def walk(name: str, stages: int, micro_batches: int, chunks: int) -> Walk:
     if not plan.fits(stages, micro_batches, chunks):
         raise ValueError(f"{micro_batches} micro-batches are not a multiple of {stages} stages")
     waiting = [_units(plan.order(stage, stages, micro_batches, chunks)) for stage in range(stages)]
-    at, own = [0] * stages, [0] * stages  # units begun, and the last turn, of each stage
+    next_unit, last_turn = (
+        [0] * stages,
+        [0] * stages,
+    )  # units begun, and the last turn, of each stage
     done: dict[tuple[str, int, int], int] = {}  # (kind, micro-batch, place) -> one more than which
     box: list[int] = []
     before: list[list[int]] = []
@@ -76,14 +79,14 @@ def walk(name: str, stages: int, micro_batches: int, chunks: int) -> Walk:
     while moved:
         moved = False
         for stage in range(stages):
-            while at[stage] < len(waiting[stage]):
-                unit = waiting[stage][at[stage]]
+            while next_unit[stage] < len(waiting[stage]):
+                unit = waiting[stage][next_unit[stage]]
                 places = [plan.place(turn.chunk, stage, stages) for turn in unit]
-                wanted = {key for turn, place in zip(unit, places, strict=True)
+                needed = {key for turn, place in zip(unit, places, strict=True)
                           for key in needs(turn, place, stages * chunks)}  # fmt: skip
-                if not wanted <= done.keys():
+                if not needed <= done.keys():
                     break
-                rows = [own[stage], *(done[key] for key in wanted)]
+                rows = [last_turn[stage], *(done[key] for key in needed)]
                 last = len(box) + len(unit)
                 for turn, place in zip(unit, places, strict=True):
                     box.append(KINDS.index(turn.kind) * stages + stage)
@@ -92,26 +95,26 @@ def walk(name: str, stages: int, micro_batches: int, chunks: int) -> Walk:
                     rows = [len(box)]
                     for kind in turn.makes:
                         done[kind, turn.micro, place] = last
-                own[stage] = last
-                at[stage] += 1
+                last_turn[stage] = last
+                next_unit[stage] += 1
                 moved = True
-    if any(at[stage] < len(waiting[stage]) for stage in range(stages)):
+    if any(next_unit[stage] < len(waiting[stage]) for stage in range(stages)):
         raise ValueError(f"{stages} stages cannot run {micro_batches} micro-batches by {name}")
-    return _sorted(np.array(box), before, np.array(wave), np.array(own))
+    return _sorted(np.array(box), before, np.array(wave), np.array(last_turn))
 
 
 def _units(turns: list[Turn]) -> list[list[Turn]]:
     """Turns that are joined, together."""
-    found: list[list[Turn]] = []
+    units: list[list[Turn]] = []
     for turn in turns:
         if turn.joined:
-            found[-1].append(turn)
+            units[-1].append(turn)
         else:
-            found.append([turn])
-    return found
+            units.append([turn])
+    return units
 
 
-def _sorted(box: Ints, before: list[list[int]], wave: Ints, own: Ints) -> Walk:
+def _sorted(box: Ints, before: list[list[int]], wave: Ints, last_turn: Ints) -> Walk:
     """Turns by wave, with their rows as they then are."""
     order = np.argsort(wave[1:], kind="stable")
     row = np.zeros(len(wave), int)  # one more than where each turn goes
@@ -119,12 +122,12 @@ def _sorted(box: Ints, before: list[list[int]], wave: Ints, own: Ints) -> Walk:
     ends = np.cumsum(np.bincount(wave[1:])[1:]).tolist()
     widest = max(map(len, before))
     padded = np.array([rows + [0] * (widest - len(rows)) for rows in before])
-    number, stage = np.zeros(len(box), int), box % len(own)
-    for one in range(len(own)):
-        number[stage == one] = np.arange(np.count_nonzero(stage == one))
+    number, stage = np.zeros(len(box), int), box % len(last_turn)
+    for stage_number in range(len(last_turn)):
+        number[stage == stage_number] = np.arange(np.count_nonzero(stage == stage_number))
     return Walk(
         list(zip([0, *ends[:-1]], ends, strict=True)), number[order], box[order],
-        row[padded[order]], row[own] - 1,
+        row[padded[order]], row[last_turn] - 1,
     )  # fmt: skip
 
 
@@ -140,10 +143,10 @@ def play(
               for stage in range(stages)]  # fmt: skip
     turns = [(int(box) % stages, int(number))
              for box, number in zip(steps.box, steps.number, strict=True)]  # fmt: skip
-    each = np.zeros((len(KINDS) * stages, 1))
+    box_seconds = np.zeros((len(KINDS) * stages, 1))
     for box, (stage, number) in zip(steps.box, turns, strict=True):
-        each[box] = seconds(stage, orders[stage][number])
-    ends = steps.ends(each)
+        box_seconds[box] = seconds(stage, orders[stage][number])
+    ends = steps.ends(box_seconds)
     times = zip(turns, steps.starts(ends)[:, 0].tolist(), ends[:, 0].tolist(), strict=True)
     return [Span(stage, orders[stage][k], start, end) for (stage, k), start, end in times]
 
@@ -155,22 +158,29 @@ def finish(name: str, micro_batches: int, chunks: int, seconds: Mapping[str, Flo
     micro-batches are few, every turn is played. Each one more takes as long as one did among the
     last of them, or as the slowest stage works on it where that is longer.
     """
-    each = np.stack([seconds[kind] for kind in KINDS], axis=0) / chunks  # (kinds, plans, stages)
-    stages, few = each.shape[2], ROUNDS * each.shape[2]
-    if micro_batches <= few:
-        return _played(name, micro_batches, chunks, each)
-    late, early = (_played(name, few - back, chunks, each) for back in (0, stages))
+    chunk_seconds = (
+        np.stack([seconds[kind] for kind in KINDS], axis=0) / chunks
+    )  # (kinds, plans, stages)
+    stages, played_batches = chunk_seconds.shape[2], ROUNDS * chunk_seconds.shape[2]
+    if micro_batches <= played_batches:
+        return _played(name, micro_batches, chunks, chunk_seconds)
+    late, early = (
+        _played(name, played_batches - back, chunks, chunk_seconds) for back in (0, stages)
+    )
     work = (seconds["forward"] + seconds["backward"]).max(axis=-1)
     more: Floats = np.maximum((late.max(axis=-1) - early.max(axis=-1)) / stages, work)
-    found: Floats = late + ((micro_batches - few) * more)[:, None]
-    return found
+    stage_ends: Floats = late + ((micro_batches - played_batches) * more)[:, None]
+    return stage_ends
 
 
-def _played(name: str, micro_batches: int, chunks: int, each: Floats) -> Floats:
-    kinds, plans, stages = each.shape
+def _played(name: str, micro_batches: int, chunks: int, chunk_seconds: Floats) -> Floats:
+    kinds, plans, stages = chunk_seconds.shape
     steps = walk(name, stages, micro_batches, chunks)
-    rows = each.transpose(0, 2, 1).reshape(kinds * stages, plans)
+    rows = chunk_seconds.transpose(0, 2, 1).reshape(kinds * stages, plans)
     width = max(1, MOST // (1 + len(steps.box)))
-    parts = [steps.ends(rows[:, at : at + width])[steps.last] for at in range(0, plans, width)]
-    found: Floats = np.concatenate(parts, axis=1).T
-    return found
+    parts = [
+        steps.ends(rows[:, first_plan : first_plan + width])[steps.last]
+        for first_plan in range(0, plans, width)
+    ]
+    stage_ends: Floats = np.concatenate(parts, axis=1).T
+    return stage_ends

@@ -55,8 +55,8 @@ class Schedule:
 
     def fits(self, stages: int, micro_batches: int, chunks: int) -> bool:
         """Whether it can order them: rounds of several chunks are of a micro-batch a stage."""
-        whole = chunks == 1 or self.placement == "V" or micro_batches % stages == 0
-        return whole and self.chunks in (None, chunks)
+        even_rounds = chunks == 1 or self.placement == "V" or micro_batches % stages == 0
+        return even_rounds and self.chunks in (None, chunks)
 
     def place(self, chunk: int, stage: int, stages: int) -> int:
         """Where along the model a stage's chunk lies; the model begins at 0."""
@@ -114,11 +114,11 @@ def one_forward_one_backward(
     """
     total = micro_batches * chunks
     ahead = _ahead(stage, stages, micro_batches, chunks)
-    found = [_turn("forward", k, stages, chunks) for k in range(ahead)]
+    turns = [_turn("forward", k, stages, chunks) for k in range(ahead)]
     for k in range(ahead, total):
-        found.append(_turn("forward", k, stages, chunks))
-        found.append(_turn("backward", k - ahead, stages, chunks))
-    return found + [_turn("backward", k, stages, chunks) for k in range(total - ahead, total)]
+        turns.append(_turn("forward", k, stages, chunks))
+        turns.append(_turn("backward", k - ahead, stages, chunks))
+    return turns + [_turn("backward", k, stages, chunks) for k in range(total - ahead, total)]
 
 
 def _turn(kind: str, k: int, stages: int, chunks: int) -> Turn:
@@ -142,14 +142,14 @@ def zero_bubble_h1(stage: int, stages: int, micro_batches: int, chunks: int) -> 
     'f0i0f1i1w0f2i2w1w2'
     """
     ahead, late = min(micro_batches, stages - 1 - stage), min(micro_batches, stage)
-    found = [Turn("forward", k, 0) for k in range(ahead)]
+    turns = [Turn("forward", k, 0) for k in range(ahead)]
     for k in range(micro_batches):
         if k + ahead < micro_batches:
-            found.append(Turn("forward", k + ahead, 0))
-        found.append(Turn("input", k, 0))
+            turns.append(Turn("forward", k + ahead, 0))
+        turns.append(Turn("input", k, 0))
         if k >= late:
-            found.append(Turn("weight", k - late, 0))
-    return found + [Turn("weight", k, 0) for k in range(micro_batches - late, micro_batches)]
+            turns.append(Turn("weight", k - late, 0))
+    return turns + [Turn("weight", k, 0) for k in range(micro_batches - late, micro_batches)]
 
 
 @schedule("zb-v", placement="V", chunks=2)
@@ -161,17 +161,17 @@ def zero_bubble_v(stage: int, stages: int, micro_batches: int, chunks: int) -> l
     begins its next iteration on its own and the update is validated later; here an iteration is
     over when the last stage is done, so the fill of p - 1 chunks remains.
     """
-    many = max(micro_batches, 2 * stages - 1)
+    micro_count = max(micro_batches, 2 * stages - 1)
     turns = _Counted(micro_batches)
     turns.add("f0", 2 * (stages - stage) - 1)
     turns.add("f1 f0", stage)
     turns.add("f1 i1 w1", stages - stage)
-    turns.add("f0 i0 w0 f1 i1 w1", many - turns.done("f0"))
-    turns.add("i0 w0 f1 i1 w1", many - turns.done("f1"))
+    turns.add("f0 i0 w0 f1 i1 w1", micro_count - turns.done("f0"))
+    turns.add("i0 w0 f1 i1 w1", micro_count - turns.done("f1"))
     turns.add("i0 i1", stage)
     turns.add("i0 w0", stages - stage)
-    turns.add("w1", many - turns.done("w1"))
-    turns.add("w0", many - turns.done("w0"))
+    turns.add("w1", micro_count - turns.done("w1"))
+    turns.add("w0", micro_count - turns.done("w0"))
     return turns.found
 
 
@@ -183,19 +183,19 @@ def dual_pipe_v(stage: int, stages: int, micro_batches: int, chunks: int) -> lis
     chunks at most, and waits (p - 1)(F&B + B - 2W), here with the passes of a pair one after
     the other, F&B = F + B + W; DeepSeek runs each under the messages of the other.
     """
-    many = max(micro_batches, 2 * stages)
+    micro_count = max(micro_batches, 2 * stages)
     after = stages - 1 - stage
     turns = _Counted(micro_batches)
     turns.add("f0", 2 * after)
     turns.add("f0 f1", stage + 1)
     turns.add("i1 w1 f1", after)
-    turns.add("f0+b1 f1+b0", many - 2 * stages + stage + 1)
+    turns.add("f0+b1 f1+b0", micro_count - 2 * stages + stage + 1)
     turns.add("b1 f1+b0", after)
-    whole = (stage + 1) // 2
-    turns.add("b1 b0", whole)
+    whole_passes = (stage + 1) // 2
+    turns.add("b1 b0", whole_passes)
     late = []  # weights whose turn comes later, oldest first
-    for k in range(2 * whole, 2 * (stage + 1)):
-        split = k > 2 * whole or stage % 2 == 1
+    for k in range(2 * whole_passes, 2 * (stage + 1)):
+        split = k > 2 * whole_passes or stage % 2 == 1
         chunk = 1 - k % 2
         turns.add(f"{'i' if split else 'b'}{chunk}", 1)
         late += [f"w{chunk}"] * split
@@ -224,9 +224,9 @@ class _Counted:
         for word in words.split() * times:
             joined = False
             for kind, chunk in ((_LETTERS[part[0]], int(part[1])) for part in word.split("+")):
-                for each in Turn(kind, 0, chunk).makes:
-                    micro = self._next.get((each, chunk), 0)
-                    self._next[each, chunk] = micro + 1
+                for made_kind in Turn(kind, 0, chunk).makes:
+                    micro = self._next.get((made_kind, chunk), 0)
+                    self._next[made_kind, chunk] = micro + 1
                 if micro < self.micro_batches:
                     self.found.append(Turn(kind, micro, chunk, joined))
                     joined = True

@@ -27,7 +27,7 @@ class Stages:
 
     def __init__(self, model: Model, p: Array, v: Array, vee: Array, edges: Array) -> None:
         self.model = model
-        self.p, self.v, self.vee = (np.reshape(each, (-1, 1)) for each in (p, v, vee))  # (n, 1)
+        self.p, self.v, self.vee = (np.reshape(column, (-1, 1)) for column in (p, v, vee))  # (n, 1)
         self.edges = edges[:, : 1 + int((self.p * self.v).max())]  # (n, chunks + 1)
         self.counts, self.ends = model.units
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
@@ -45,12 +45,12 @@ class Stages:
     @classmethod
     def along(cls, model: Model, pipeline: Any, edges: Array) -> Stages:
         """Those of pipelines as plans have them."""
-        p, v = (each.astype(int) for each in (pipeline.degree, pipeline.interleave))
+        p, v = (column.astype(int) for column in (pipeline.degree, pipeline.interleave))
         return cls(model, p, v, pipeline.vee, edges)
 
     def take(self, pipelines: Array) -> Stages:
         """Those of some pipelines."""
-        p, v, vee = (each[pipelines] for each in (self.p, self.v, self.vee))
+        p, v, vee = (column[pipelines] for column in (self.p, self.v, self.vee))
         return Stages(self.model, p, v, vee, self.edges[pipelines])
 
     def __len__(self) -> int:
@@ -75,8 +75,10 @@ class Stages:
 
     def totals(self, values: Sequence[Array]) -> list[Array]:
         """The totals of several quantities, added up at once."""
-        shape = np.broadcast_shapes((1, self.counts.shape[1]), *(each.shape for each in values))
-        return list(self.total(np.stack([np.broadcast_to(each, shape) for each in values])))
+        shape = np.broadcast_shapes(
+            (1, self.counts.shape[1]), *(quantity.shape for quantity in values)
+        )
+        return list(self.total(np.stack([np.broadcast_to(quantity, shape) for quantity in values])))
 
     def units(self, values: Array, columns: Array | None = None) -> Array:
         """(plans, rows) → (plans, units): a row counts as often as its unit has it."""
@@ -104,8 +106,8 @@ class Stages:
         owner = np.pad(self.owner, [(0, 0), (0, 1)], constant_values=self.devices)
         order = np.argsort(owner, axis=-1, kind="stable")
         begin = (owner[:, None, :] < np.arange(self.devices)[:, None]).sum(axis=-1)
-        some = (owner[:, None, :] == np.arange(self.devices)[:, None]).any(axis=-1)
-        return order, np.where(some, begin, len(self.ends))
+        has_units = (owner[:, None, :] == np.arange(self.devices)[:, None]).any(axis=-1)
+        return order, np.where(has_units, begin, len(self.ends))
 
     def chunk(self, units: Array, joined: np.ufunc = np.add, empty: float = 0.0) -> Array:
         """(plans, units) → (plans, chunks): their sums, or whatever `joined` makes of them.
@@ -139,8 +141,8 @@ class Stages:
     def opening(self, units: Array) -> Array:
         """(plans, units) → (plans, devices): of the first unit of each chunk that has any."""
         count = units.shape[-1]
-        at = self.chunk(np.where(units > 0, np.arange(count), count), np.minimum, count)
-        return self.fold(_taken(self._ended(units), at))
+        first_units = self.chunk(np.where(units > 0, np.arange(count), count), np.minimum, count)
+        return self.fold(_taken(self._ended(units), first_units))
 
     @cached_property
     def owner(self) -> Array:
@@ -150,25 +152,27 @@ class Stages:
     @cached_property
     def device(self) -> Array:
         """(plans, chunks) the device that each chunk sits on."""
-        rounds, at = np.divmod(np.arange(self.chunks), self.p)
-        return np.asarray(np.where(self.vee & (rounds % 2 > 0), self.p - 1 - at, at))
+        rounds, seat = np.divmod(np.arange(self.chunks), self.p)
+        return np.asarray(np.where(self.vee & (rounds % 2 > 0), self.p - 1 - seat, seat))
 
     @cached_property
     def _seat(self) -> Array:
         """(plans, rounds, devices): a device's chunk of each round; one more than all of none."""
-        rounds, at = np.arange(self.rounds)[:, None], np.arange(self.devices)
+        rounds, device = np.arange(self.rounds)[:, None], np.arange(self.devices)
         p, back = self.p[:, :, None], self.vee[:, :, None] & (rounds % 2 > 0)
-        chunk = rounds * p + np.where(back, p - 1 - at, at)
-        there = (at < p) & (chunk < self.chunks)
-        return np.asarray(np.where(there, chunk, self.chunks))
+        chunk = rounds * p + np.where(back, p - 1 - device, device)
+        has_chunk = (device < p) & (chunk < self.chunks)
+        return np.asarray(np.where(has_chunk, chunk, self.chunks))
 
     def seated(self, chunks: Array) -> Array:
         """(plans, chunks) → (plans, rounds, devices): zero where a device has none."""
         if self.rounds == 1:
             return np.asarray(_padded(chunks, 0, self.devices)[..., None, :])
         seats = self._seat.reshape(len(self), -1)
-        found = _taken(_padded(chunks, 0, self.chunks + 1), seats)
-        return np.asarray(found.reshape(*found.shape[:-1], self.rounds, self.devices))
+        seated_chunks = _taken(_padded(chunks, 0, self.chunks + 1), seats)
+        return np.asarray(
+            seated_chunks.reshape(*seated_chunks.shape[:-1], self.rounds, self.devices)
+        )
 
     def fold(self, chunks: Array, joined: np.ufunc = np.add) -> Array:
         """(plans, chunks) → (plans, devices): those of each device, joined."""
@@ -220,8 +224,8 @@ class Stages:
     def largest(self, values: Array, columns: Array) -> Array:
         """(plans, rows) → (plans, devices): the largest value among the rows of each device."""
         kinds, unit = _unit_kinds(self.model, tuple(columns.tolist()))
-        most = [values[:, mine].max(axis=-1, initial=0.0) for mine in kinds]
-        return self.most(np.stack(most, axis=-1)[:, unit])
+        kind_maxima = [values[:, of_kind].max(axis=-1, initial=0.0) for of_kind in kinds]
+        return self.most(np.stack(kind_maxima, axis=-1)[:, unit])
 
     def borders(self, values: Array) -> Array:
         """(plans, rows) → (plans, tensors sent): of the rows that make them.
@@ -250,11 +254,11 @@ def _padded(values: Array, before: int, size: int, empty: int = 0) -> Array:
     return padded
 
 
-def _taken(values: Array, at: Array) -> Array:
+def _taken(values: Array, places: Array) -> Array:
     """(plans or one, many) → (plans, few): of each plan the values at some places."""
     *quantities, plans, width = values.shape
     rows = np.arange(plans)[:, None] * width
-    return np.asarray(values.reshape(*quantities, plans * width).take(at + rows, axis=-1))
+    return np.asarray(values.reshape(*quantities, plans * width).take(places + rows, axis=-1))
 
 
 def _joined(values: Array, begin: Array, joined: np.ufunc) -> Array:

@@ -22,16 +22,16 @@ SPARE = 1e-6  # of the room, that is left for its tolerances
 
 def chosen(chain: Chain) -> Ways:
     """One chain of unlike units: what a search finds, and of few units what the program betters."""
-    known = searched(chain)
+    searched_ways = searched(chain)
     if shape_of(chain)[1] > UNITS:
-        return known
-    found = solution(chain)
-    if found is None:
-        return known
-    then, now = play(chain, *known), play(chain, *found)
+        return searched_ways
+    solved_ways = solution(chain)
+    if solved_ways is None:
+        return searched_ways
+    then, now = play(chain, *searched_ways), play(chain, *solved_ways)
     if then.fits[0] and not (now.fits[0] and now.seconds[0] < then.seconds[0]):
-        return known
-    return found
+        return searched_ways
+    return solved_ways
 
 
 def solution(chain: Chain, nodes: int = NODES) -> Ways | None:
@@ -40,15 +40,15 @@ def solution(chain: Chain, nodes: int = NODES) -> Ways | None:
 
     program = _Program(chain)
     rows, low, high = program.rules()
-    found = solved(
+    optimum = solved(
         program.cost, constraints=LinearConstraint(rows, low, high),
         bounds=Bounds(0, program.most), integrality=program.whole,
         options={"presolve": False, "node_limit": nodes, "mip_rel_gap": SURE},
     )  # fmt: skip
-    if found.x is None:
+    if optimum.x is None:
         return None
-    away, again, both = found.x[: 3 * program.units].reshape(3, 1, -1) > 0.5
-    return away | both, again | both
+    away, remade, both_ways = optimum.x[: 3 * program.units].reshape(3, 1, -1) > 0.5
+    return away | both_ways, remade | both_ways
 
 
 class _Program:
@@ -65,26 +65,30 @@ class _Program:
     def __init__(self, chain: Chain) -> None:
         units = self.units = shape_of(chain)[1]
 
-        def of(values: Array) -> Array:
+        def column(values: Array) -> Array:
             return np.asarray(np.broadcast_to(values, (1, units))[0], float)
 
-        self.forward, self.backward = of(chain.forward), of(chain.backward)
-        self.kept, self.given = of(chain.kept), of(chain.given)
+        self.forward, self.backward = column(chain.forward), column(chain.backward)
+        self.kept, self.given = column(chain.kept), column(chain.given)
         self.time = max(self.forward.sum() + self.backward.sum(), 1e-30)
         self.size = max(self.kept.sum(), 1e-30)
         self.forward, self.backward = self.forward / self.time, self.backward / self.time
-        self.remake = of(chain.remake) / self.time
+        self.remake = column(chain.remake) / self.time
         self.kept, self.given = self.kept / self.size, self.given / self.size
-        self.anew = self.kept - of(chain.among) / self.size
-        self.work, self.passing = of(chain.work) / self.size, of(chain.passing) / self.size
+        self.anew = self.kept - column(chain.among) / self.size
+        self.work, self.passing = column(chain.work) / self.size, column(chain.passing) / self.size
         self.room = float(chain.room[0, 0]) / self.size * (1 - SPARE)
         self.others = max(float(chain.flight[0, 0]) - 1, 0.0)
-        self.rate = [float(each[0, 0]) * self.size / self.time for each in (chain.out, chain.back)]
+        self.rate = [
+            float(engine[0, 0]) * self.size / self.time for engine in (chain.out, chain.back)
+        ]
         self.ahead, self.managed = float(chain.ahead[0, 0]), float(chain.managed[0, 0]) > 0
         self.number = len(self.NAMES) * units
         self.most = np.full(self.number, np.inf)
-        free, able = of(chain.free), of(chain.able)
-        self.most[: 3 * units] = np.concatenate([free, able, free * able * (1 - of(chain.fixed))])
+        free, able = column(chain.free), column(chain.able)
+        self.most[: 3 * units] = np.concatenate(
+            [free, able, free * able * (1 - column(chain.fixed))]
+        )
         self.whole = np.zeros(self.number)
         self.whole[: 3 * units] = 1
         self.lines: list[tuple[dict[int, float], float]] = []
@@ -116,15 +120,15 @@ class _Program:
 
         last = self.units - 1
         for i in range(self.units):
-            kept, given, before = self.kept[i], self.given[i], i - 1
+            kept_bytes, given_bytes, before = self.kept[i], self.given[i], i - 1
             self.least([("away", i, -1), ("again", i, -1), ("both", i, -1)], -1)
-            held: list[tuple[str, int, float]] = [("stays", i, 1), ("stays", before, -1)]
-            self.least([*held, ("away", i, kept), ("again", i, kept - given), ("both", i, kept)],
-                       kept)  # fmt: skip
-            self.least([("leaves", i, -1), ("leaves", before, 1), ("away", i, kept),
-                        ("both", i, given)], 0)  # fmt: skip
-            self.least([("leaves", i, 1), ("leaves", before, -1), ("away", i, -kept),
-                        ("both", i, -given)], 0)  # fmt: skip
+            staying: list[tuple[str, int, float]] = [("stays", i, 1), ("stays", before, -1)]
+            self.least([*staying, ("away", i, kept_bytes), ("again", i, kept_bytes - given_bytes),
+                        ("both", i, kept_bytes)], kept_bytes)  # fmt: skip
+            self.least([("leaves", i, -1), ("leaves", before, 1), ("away", i, kept_bytes),
+                        ("both", i, given_bytes)], 0)  # fmt: skip
+            self.least([("leaves", i, 1), ("leaves", before, -1), ("away", i, -kept_bytes),
+                        ("both", i, -given_bytes)], 0)  # fmt: skip
             self._ahead(i, last)
             self._back(i, last)
         data, columns, ends = [], [], [0]
@@ -156,12 +160,12 @@ class _Program:
         """A unit runs back when all that it sent out is there again."""
         behind, rate = i + 1, max(self.rate[1], 1e-12)
         speed, before = 1 / rate, i - 1
-        own = self.backward[behind] if i < last else 0.0
+        pass_seconds = self.backward[behind] if i < last else 0.0
         more = self.remake[behind] if i < last else 0.0
-        self.least([("turn", i, 1), ("turn", behind, -1), *_made(behind, -more)], own)
+        self.least([("turn", i, 1), ("turn", behind, -1), *_made(behind, -more)], pass_seconds)
         self.least([("come", i, -1), ("comes", behind, 1), ("turn", i, speed),
                     ("turn", behind, -speed), *_made(behind, -more * speed)],
-                   own * speed)  # fmt: skip
+                   pass_seconds * speed)  # fmt: skip
         pace = 0.0 if self.managed else speed
         self.least([("comes", i, -1), ("come", i, 1), *_made(i, self.remake[i] * pace)],
                    -self.backward[i] * pace)  # fmt: skip

@@ -12,8 +12,8 @@ for _module in iter_modules(__path__):
 
 def strategies() -> dict[str, type[Strategy]]:
     """Name -> strategy, outermost first; one defined elsewhere is here the moment it exists."""
-    found = sorted(set(concrete(Strategy)), key=lambda cls: (cls.nearness, cls.name))
-    return {cls.name: cls for cls in found}
+    by_name = sorted(set(concrete(Strategy)), key=lambda cls: (cls.nearness, cls.name))
+    return {cls.name: cls for cls in by_name}
 
 
 __all__ = ["Rule", "Strategy", "strategies"]

@@ -95,13 +95,15 @@ class Speaker:
         object.__setattr__(self, "dense", self.learned * self.shard.wire)
 
     def say(
-        self, what: str, op: str, nbytes: Array, where: Array, by: str = "",
+        self, words: str, op: str, nbytes: Array, sending_plans: Array, by: str = "",
         sized: Callable[[Array], Array] | None = None, calls: Any = 1.0, hides: bool = True,
     ) -> Message:  # fmt: skip
-        """A message of the plans `where` it is sent."""
-        return Message(f"{self.prefix}{what}", op, nbytes * where, self.group, calls, when="step",
-                       hides=self.under if hides else "", by=by, stands_for=self.dense * where,
-                       sized=sized)  # fmt: skip
+        """A message of the plans that send it."""
+        return Message(
+            f"{self.prefix}{words}", op, nbytes * sending_plans, self.group, calls, when="step",
+            hides=self.under if hides else "", by=by, stands_for=self.dense * sending_plans,
+            sized=sized,
+        )  # fmt: skip
 
 
 def messages(
@@ -114,31 +116,33 @@ def messages(
     for prefix, rows, group in groups:
         learned = w * shard.model.trained * rows
         if np.any(learned):
-            one = Speaker(data, shard, prefix, group, learned, under)
-            yield from _narrow(one)
-            yield from _low_rank(one)
-            yield from _sparse(one)
-            yield from _servers(one)
-            yield from _averaged(one)
+            speaker = Speaker(data, shard, prefix, group, learned, under)
+            yield from _narrow(speaker)
+            yield from _low_rank(speaker)
+            yield from _sparse(speaker)
+            yield from _servers(speaker)
+            yield from _averaged(speaker)
 
 
-def _where(one: Speaker, word: str) -> Array:
-    return np.asarray(_wide(one.data) & one.data.says("compress", word))
+def _where(speaker: Speaker, word: str) -> Array:
+    return np.asarray(_wide(speaker.data) & speaker.data.says("compress", word))
 
 
-def _narrow(one: Speaker) -> Iterator[Message]:
+def _narrow(speaker: Speaker) -> Iterator[Message]:
     """Every rank adds up its part of what all send it, and tells all the sum in as few bits."""
-    eight = _where(one, "int8") | _where(one, "fp8")
+    eight = _where(speaker, "int8") | _where(speaker, "fp8")
     if eight.any():
-        yield one.say("gradients in 8 bits", "alltoall", one.learned * SCALED, eight)
-        yield one.say("sums in 8 bits", "allgather", one.learned * SCALED, eight)
-    signs = _where(one, "onebit")
+        yield speaker.say("gradients in 8 bits", "alltoall", speaker.learned * SCALED, eight)
+        yield speaker.say("sums in 8 bits", "allgather", speaker.learned * SCALED, eight)
+    signs = _where(speaker, "onebit")
     if signs.any():
-        whole = np.sum(one.learned * one.shard.model.repeat, axis=-1, keepdims=True)
-        each = one.learned / whole
-        yield one.say("signs of gradients", "alltoall", one.learned / 8, signs)
-        yield one.say("signs of sums", "allgather", one.learned / 8, signs)
-        yield one.say("scales of signs", "allgather", 4.0 * each, signs, sized=_whole, calls=2.0)
+        all_weights = np.sum(speaker.learned * speaker.shard.model.repeat, axis=-1, keepdims=True)
+        row_share = speaker.learned / all_weights
+        yield speaker.say("signs of gradients", "alltoall", speaker.learned / 8, signs)
+        yield speaker.say("signs of sums", "allgather", speaker.learned / 8, signs)
+        yield speaker.say(
+            "scales of signs", "allgather", 4.0 * row_share, signs, sized=_whole, calls=2.0
+        )
 
 
 def _whole(ranks: Array) -> Array:
@@ -146,15 +150,15 @@ def _whole(ranks: Array) -> Array:
     return ranks
 
 
-def _low_rank(one: Speaker) -> Iterator[Message]:
-    there = _where(one, "powersgd")
-    if not there.any():
+def _low_rank(speaker: Speaker) -> Iterator[Message]:
+    factored = _where(speaker, "powersgd")
+    if not factored.any():
         return
-    left, right, rest = factors(one.shard, one.learned, np.asarray(one.data.rank))
-    width = one.shard.wire
-    yield one.say("left factors", "allreduce", left * width, there)
-    yield one.say("right factors", "allreduce", right * width, there)
-    yield one.say("what is not factored", "allreduce", rest * width, there)
+    left, right, rest = factors(speaker.shard, speaker.learned, np.asarray(speaker.data.rank))
+    width = speaker.shard.wire
+    yield speaker.say("left factors", "allreduce", left * width, factored)
+    yield speaker.say("right factors", "allreduce", right * width, factored)
+    yield speaker.say("what is not factored", "allreduce", rest * width, factored)
 
 
 @lru_cache(masks.MODELS)
@@ -172,34 +176,37 @@ def factors(shard: Shard, learned: Array, rank: Array) -> tuple[Array, Array, Ar
     A matrix of a × g is sent as r (a + g) words where that is half of it or less.
     """
     mask, outputs, biased, experts = _factored(shard.model)
-    held = np.maximum(experts / shard.visits, 1.0)
+    experts_held = np.maximum(experts / shard.visits, 1.0)
     g = np.where(shard.model.weighted, shard.filters, outputs)
-    bias = np.minimum(biased * g * held, learned)
-    a = np.divide(learned - bias, g * held, out=np.zeros(np.broadcast_shapes(
-        learned.shape, np.shape(g), np.shape(held))), where=(g * held) > 0)  # fmt: skip
+    bias = np.minimum(biased * g * experts_held, learned)
+    columns = g * experts_held
+    shape = np.broadcast_shapes(learned.shape, np.shape(columns))
+    a = np.divide(learned - bias, columns, out=np.zeros(shape), where=columns > 0)
     worth = mask & (rank * (a + g) * WORTH < a * g)
-    left, right = rank * g * held * worth, rank * a * held * worth
+    left, right = rank * g * experts_held * worth, rank * a * experts_held * worth
     return left, right, np.where(worth, bias, learned)
 
 
-def _sparse(one: Speaker) -> Iterator[Message]:
-    there = _where(one, "topk")
-    if not there.any():
+def _sparse(speaker: Speaker) -> Iterator[Message]:
+    sparse = _where(speaker, "topk")
+    if not sparse.any():
         return
-    data, wire = one.data, one.shard.wire
-    chosen = np.asarray(data.density) * one.learned * (wire + INDEX)
+    data, wire = speaker.data, speaker.shard.wire
+    chosen = np.asarray(data.density) * speaker.learned * (wire + INDEX)
     for word in SPARSE:
-        where = there & data.says("sparse", word)
-        if not where.any():
+        sending_plans = sparse & data.says("sparse", word)
+        if not sending_plans.any():
             continue
         if word == "allgather":
-            yield one.say("largest gradients", "allgather", chosen, where, sized=_whole)
+            yield speaker.say("largest gradients", "allgather", chosen, sending_plans, sized=_whole)
         elif word == "switching":
             mean = Switched(np.asarray(data.density, float), INDEX / wire)
-            yield one.say("largest gradients by shares", "sparse_allreduce", one.dense, where,
-                          word, mean)  # fmt: skip
+            yield speaker.say("largest gradients by shares", "sparse_allreduce", speaker.dense,
+                              sending_plans, word, mean)  # fmt: skip
         else:
-            yield one.say(f"largest gradients by {word}", "sparse_allreduce", chosen, where, word)
+            yield speaker.say(
+                f"largest gradients by {word}", "sparse_allreduce", chosen, sending_plans, word
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,24 +218,26 @@ class Switched:
 
     def __call__(self, ranks: Array) -> Array:
         density, ranks = np.broadcast_arrays(self.density, ranks)
-        found = [
+        sent = [
             float(np.mean(switched(d, max(int(p), 2), self.index, OVERLAP)))
             for d, p in zip(density.ravel(), ranks.ravel(), strict=True)
         ]
-        return np.reshape(found, density.shape)
+        return np.reshape(sent, density.shape)
 
 
-def _servers(one: Speaker) -> Iterator[Message]:
-    data = one.data
+def _servers(speaker: Speaker) -> Iterator[Message]:
+    data = speaker.data
     if not np.any(np.asarray(data.servers) > 0):
         return
     for k in np.unique(np.asarray(data.servers)).astype(int).tolist():
         for word, thinned in (("shared", None), ("own", _from_outside)):
-            where = _wide(data) & (np.asarray(data.servers) == k) & data.says("hosts", word)
-            if k and where.any():
-                what = f"gradients and weights, {k} server{'s' * (k > 1)}"
-                what += " apart" * (word == "own")
-                message = one.say(what, "allreduce", one.dense, where, f"servers:{k}")
+            sending_plans = _wide(data) & (np.asarray(data.servers) == k) & data.says("hosts", word)
+            if k and sending_plans.any():
+                words = f"gradients and weights, {k} server{'s' * (k > 1)}"
+                words += " apart" * (word == "own")
+                message = speaker.say(
+                    words, "allreduce", speaker.dense, sending_plans, f"servers:{k}"
+                )
                 yield replace(message, thinned=thinned)
 
 
@@ -237,12 +246,13 @@ def _from_outside(places: Array) -> Array:
     return np.asarray(np.where(places > 1, places / np.maximum(places - 1, 1), 1.0))
 
 
-def _averaged(one: Speaker) -> Iterator[Message]:
-    where = averaged(one.data)
-    if where.any():
-        often = 1 / np.maximum(np.asarray(one.data.sync, float), 1.0)
-        yield one.say("weights averaged", "allreduce", one.learned * one.shard.gathered, where,
-                      calls=often, hides=False)  # fmt: skip
+def _averaged(speaker: Speaker) -> Iterator[Message]:
+    sending_plans = averaged(speaker.data)
+    if sending_plans.any():
+        often = 1 / np.maximum(np.asarray(speaker.data.sync, float), 1.0)
+        nbytes = speaker.learned * speaker.shard.gathered
+        yield speaker.say("weights averaged", "allreduce", nbytes, sending_plans,
+                          calls=often, hides=False)  # fmt: skip
 
 
 def rules(data: Data, batch: Array) -> Iterator[Rule]:
@@ -255,12 +265,12 @@ def rules(data: Data, batch: Array) -> Iterator[Rule]:
     any_of = _wide(data) & (several > 0)
     sharded = any_of & (np.asarray(data.zero) > 0)
     alone = ~ways[1] & ahead & _wide(data)
-    for broken, what in (
+    for broken, complaint in (
         (sharded, "replicas that share state out agree by reduce-scatter, in full (zero=0)"),
         (_wide(data) & (several > 1), "one of compress, servers and sync at a time"),
         (alone, "workers go ahead of others only where servers wait for them"),
     ):
-        yield Rule.never(broken & (batch > 0), what)
+        yield Rule.never(broken & (batch > 0), complaint)
     workers = np.asarray(data.degree) * np.ones_like(batch)
     used = _wide(data) * np.ones_like(batch)
     yield Rule.most("servers", data.servers * used, workers, "replicas")

@@ -23,8 +23,8 @@ def words(*choices: str, default: str = "", alone: bool = False, rare: bool = Fa
     `alone`: it does something by itself, where the degree is one. `rare`: software cannot be told
     it unless its spec says so.
     """
-    found = words_of(choices, default, alone)
-    return field(default=found.default, metadata={**found.metadata, "rare": rare})
+    column = words_of(choices, default, alone)
+    return field(default=column.default, metadata={**column.metadata, "rare": rare})
 
 
 def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> Any:
@@ -35,8 +35,8 @@ def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> 
 
 def words_or(form: str, *choices: str, rare: bool = False) -> Any:
     """A knob that takes one of these words, or a text of this form, which has a number too."""
-    known = {"words": choices, "alone": False, "form": form, "rare": rare}
-    return field(default=0, metadata=known)
+    words_known = {"words": choices, "alone": False, "form": form, "rare": rare}
+    return field(default=0, metadata=words_known)
 
 
 _TEXTS: dict[str, int] = {}  # that knobs have been given beside their words, by number
@@ -49,16 +49,20 @@ def number_of(text: str, choices: Sequence[str]) -> float:
 
 def text_of(number: float, choices: Sequence[str]) -> str:
     """The word or text that has this number."""
-    at = int(number)
-    return choices[at] if at < len(choices) else list(_TEXTS)[at - len(choices)]
+    word_number = int(number)
+    return (
+        choices[word_number]
+        if word_number < len(choices)
+        else list(_TEXTS)[word_number - len(choices)]
+    )
 
 
 def count(
     default: int = 1, alone: bool = False, micro_batches: bool = False, rare: bool = False
 ) -> Any:
     """A knob that takes a whole number; `micro_batches`: into how many a device's batch is cut."""
-    known = {"alone": alone, "micro_batches": micro_batches, "rare": rare}
-    return field(default=default, metadata=known)
+    metadata = {"alone": alone, "micro_batches": micro_batches, "rare": rare}
+    return field(default=default, metadata=metadata)
 
 
 def part(default: float) -> Any:
@@ -80,21 +84,21 @@ class Rule:
         return Rule(self.wanted[rows], self.allowed[rows], self.says, self.room)
 
     @classmethod
-    def most(cls, what: str, wanted: Array, allowed: Array, bound: str) -> Rule:
+    def most(cls, complaint: str, needed: Array, allowed: Array, bound: str) -> Rule:
         """`data degree 512 is more than the 256 samples in the batch`."""
-        if np.shape(wanted) != np.shape(allowed):
-            wanted, allowed = np.broadcast_arrays(wanted, allowed)
+        if np.shape(needed) != np.shape(allowed):
+            needed, allowed = np.broadcast_arrays(needed, allowed)
 
-        def says(want: float, most: float) -> str:
-            return f"{what} {want:g} is more than the {most:g} {bound}"
+        def says(want: float, allowed: float) -> str:
+            return f"{complaint} {want:g} is more than the {allowed:g} {bound}"
 
-        return cls(wanted[:, 0], allowed[:, 0], says)
+        return cls(needed[:, 0], allowed[:, 0], says)
 
     @classmethod
-    def never(cls, broken: Array, what: str) -> Rule:
+    def never(cls, broken: Array, complaint: str) -> Rule:
         """What must not be, in words."""
         broken = np.asarray(broken)[:, 0] * 1.0
-        return cls(broken, np.zeros(len(broken)), lambda want, most: what)
+        return cls(broken, np.zeros(len(broken)), lambda want, most: complaint)
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,8 @@ class Strategy(ABC):
         """Rows this strategy leaves whole because it cannot cut them."""
         return []
 
-    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
-        """What plans may not do with it, alone and `beside` the other axes."""
+    def rules(self, model: Model, batch: Array, axes: Mapping[str, Any]) -> Iterator[Rule]:
+        """What plans may not do with it, alone and `axes` the other axes."""
         if self.wide or self.state_knobs or self.batch_knobs():
             limit = np.broadcast_to(self.limit(model, batch), np.shape(batch))
             yield Rule.most(f"{self.name} degree", self.degree, limit, self.bound)
@@ -163,7 +167,7 @@ class Strategy(ABC):
         """Plans in which devices have but a part of a layer, or of its gradient."""
         return np.asarray(np.asarray(self.degree) > 1)
 
-    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def clashes(self, axes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """(what is wrong, what to write) of one plan as a text has it."""
         return iter(())
 
@@ -173,13 +177,13 @@ class Strategy(ABC):
 
         Degrees are tried by their limit, micro-batches by their size.
         """
-        found = {}
+        values = {}
         for name, knob in cls.knobs().items():
             if choices := knob.metadata.get("words"):
                 plain = float(knob.default)
                 rest = (float(i) for i in range(len(choices)) if i != plain)
-                found[name] = (plain, *rest)
-        return found
+                values[name] = (plain, *rest)
+        return values
 
     @classmethod
     def dear(cls, model: Model) -> dict[str, tuple[float, ...]]:
@@ -214,14 +218,14 @@ class Strategy(ABC):
     @classmethod
     def row_knobs(cls) -> list[str]:
         """Knobs that may change what a device has of a row."""
-        others = (*cls.timing, *cls.state_knobs, *cls.stage_knobs, *cls.batch_knobs())
-        return [name for name in cls.knobs() if name not in others]
+        left_out = (*cls.timing, *cls.state_knobs, *cls.stage_knobs, *cls.batch_knobs())
+        return [name for name in cls.knobs() if name not in left_out]
 
     @classmethod
     def batch_knobs(cls) -> tuple[str, ...]:
         """Knobs that cut the batch of a device into micro-batches, and do no more."""
-        known = cls.knobs().items()
-        return tuple(name for name, knob in known if knob.metadata.get("micro_batches"))
+        knobs = cls.knobs().items()
+        return tuple(name for name, knob in knobs if knob.metadata.get("micro_batches"))
 
     def says(self, knob: str, word: str) -> Array:
         """Where a knob that takes words has this one."""
@@ -270,18 +274,18 @@ class Strategy(ABC):
 
     def unrun_of(self, runs: Sequence[str], who: str = "") -> Iterator[str]:
         """What nobody runs who runs these knobs, or words of knobs; `who` says by whom."""
-        known = {entry.partition("=")[0] for entry in runs}
+        run_words = {entry.partition("=")[0] for entry in runs}
         for knob, value in self.turned().items():
-            said = (
+            words = (
                 f"{self.name}:{value}" if not self.degrees else f"`{self.name}` with {knob}={value}"
             )
-            others = [e.partition("=")[2] for e in runs if e.startswith(f"{knob}=")]
-            if knob not in known:
-                yield f"{said} is priced but not run{who and ' ' + who}"
-            elif others and value not in others:
-                can = [f"{self.name}:{o}" if not self.degrees else f"{knob}={o}" for o in others]
+            unrun = [e.partition("=")[2] for e in runs if e.startswith(f"{knob}=")]
+            if knob not in run_words:
+                yield f"{words} is priced but not run{who and ' ' + who}"
+            elif unrun and value not in unrun:
+                can = [f"{self.name}:{o}" if not self.degrees else f"{knob}={o}" for o in unrun]
                 are = f"{' and '.join(can)} {'are' if len(can) > 1 else 'is'}"
-                yield f"{said} is not run{who and ' ' + who}; {are}"
+                yield f"{words} is not run{who and ' ' + who}; {are}"
 
     @classmethod
     def degree_of(cls, text: str) -> dict[str, float] | None:

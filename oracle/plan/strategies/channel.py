@@ -56,12 +56,12 @@ class Channel(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         cut = dealt_rows(shard.model)
-        each = shard.micro * shard.delta
+        nbytes = shard.micro * shard.delta
         # together with `Filter` only the own filters are added up, before they are rebuilt
-        y, x = each * shard.filters * product(shard.made), each * shard.x
+        y, x = nbytes * shard.filters * product(shard.made), nbytes * shard.x
         if shard.ideal:  # the published sum runs over the same layers as that of `Filter`
             rows = cut_rows(shard.model)
-            cut, x = rows & (np.cumsum(rows) < np.sum(rows)), each * shard.y
+            cut, x = rows & (np.cumsum(rows) < np.sum(rows)), nbytes * shard.y
             y = x
         return [
             Message("activations", "allreduce", y, ("channel",), cut * 1.0, when="forward"),

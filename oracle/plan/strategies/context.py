@@ -49,19 +49,21 @@ class Context(Strategy):
         turned = self.says("kind", "alltoall")
         return np.where(turned, min(heads, default=1), min(tokens, default=1))
 
-    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
-        yield from super().rules(model, batch, beside)
-        what = "kind=alltoall wants as many whole heads and tokens on each device"
-        yield Rule.never(self.uneven(model, beside["tensor"].degree), what)
+    def rules(self, model: Model, batch: Array, axes: Mapping[str, Any]) -> Iterator[Rule]:
+        yield from super().rules(model, batch, axes)
+        complaint = "kind=alltoall wants as many whole heads and tokens on each device"
+        yield Rule.never(self.uneven(model, axes["tensor"].degree), complaint)
 
     def uneven(self, model: Model, tensor: Array) -> Array:
         """Plans whose all-to-all finds heads, of those that `tensor` leaves, or tokens over."""
         p = np.asarray(self.degree)
-        found = np.zeros(np.shape(p), bool)
+        uneven_shares = np.zeros(np.shape(p), bool)
         for row in model.rows:
             if row.work == "attention":
-                found = found | (row.kv_heads // tensor % p > 0) | (row.made.extents[0] % p > 0)
-        return np.asarray(found & (p > 1) & self.says("kind", "alltoall"))
+                uneven_shares = (
+                    uneven_shares | (row.kv_heads // tensor % p > 0) | (row.made.extents[0] % p > 0)
+                )
+        return np.asarray(uneven_shares & (p > 1) & self.says("kind", "alltoall"))
 
     def split(self, shard: Shard) -> Shard:
         shard = shard.but(replicas=(*shard.replicas, "context"))

@@ -75,45 +75,45 @@ class Data(Strategy):
     @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
         """What changes nothing that is learned."""
-        found = super().tries(model)
-        return {knob: found[knob] for knob in ("zero", "overlap")}
+        values = super().tries(model)
+        return {knob: values[knob] for knob in ("zero", "overlap")}
 
     @classmethod
     def lossy(cls) -> list[dict[str, float]]:
-        found: list[dict[str, float]] = [
+        lossy_words: list[dict[str, float]] = [
             {"compress": cls.number("compress", word)} for word in COMPRESS if word != "none"
         ]
-        found += [{"compress": cls.number("compress", "topk"), "density": density,
+        lossy_words += [{"compress": cls.number("compress", "topk"), "density": density,
                    "sparse": cls.number("sparse", by)}
                   for density in (0.01, 0.001) for by in ("allgather", "oktopk")]  # fmt: skip
-        return [{**each, "zero": 0.0} for each in found]
+        return [{**knob_word, "zero": 0.0} for knob_word in lossy_words]
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
         return {"zero": cls.number("zero", "3")}
 
-    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+    def rules(self, model: Model, batch: Array, axes: Mapping[str, Any]) -> Iterator[Rule]:
         """Replicas need a sample each, whichever axis makes them, and micro-batches too."""
-        yield from super().rules(model, batch, beside)
-        replicas = self.degree * beside["sharded"].degree
+        yield from super().rules(model, batch, axes)
+        replicas = self.degree * axes["sharded"].degree
         yield Rule.most("replicas", replicas, batch, "samples in the batch")
-        pieces = replicas * beside["pipeline"].segments * self.accumulate
+        pieces = replicas * axes["pipeline"].segments * self.accumulate
         samples = np.maximum(batch, replicas)
         yield Rule.most("micro-batches", pieces, samples, "samples of a device")
         yield from rules(self, batch)
-        yield from fewer_rules(self, batch, beside)
+        yield from fewer_rules(self, batch, axes)
 
     def cuts_layers(self) -> Array:
         """Replicas that share state out have parts of gradients."""
         return np.asarray((np.asarray(self.zero) > 0) & (np.asarray(self.degree) > 1))
 
-    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        pipeline = beside.get("pipeline")
+    def clashes(self, axes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        pipeline = axes.get("pipeline")
         if pipeline and pipeline.degree > 1 and self.accumulate > 1:
-            what = (
+            complaint = (
                 "`accumulate` cuts the batch when there is no pipeline; a pipeline has `segments`"
             )
-            yield what, "write segments=…"
+            yield complaint, "write segments=…"
 
     def split(self, shard: Shard) -> Shard:
         shard = with_second_copy(self, cut_state(shard, self.zero, self.degree))
@@ -128,5 +128,5 @@ class Data(Strategy):
     def talk(self, shard: Shard) -> list[Message]:
         w, axes = shard.w / shard.slices, shard.replicas
         plain = plainly(self, shard.wire)
-        found = exchange(shard, self.zero, axes, w, plain, Fewer.of(self))
-        return [*found, *messages(self, shard, peers(shard, axes), w)]
+        sent = exchange(shard, self.zero, axes, w, plain, Fewer.of(self))
+        return [*sent, *messages(self, shard, peers(shard, axes), w)]

@@ -49,21 +49,23 @@ class Expert(Strategy):
     def limit(self, model: Model, batch: Array) -> Array | float:
         return min([row.experts for row in model.rows if row.experts], default=1)
 
-    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+    def rules(self, model: Model, batch: Array, axes: Mapping[str, Any]) -> Iterator[Rule]:
         """The axis reuses the devices of `context` and `data`, so it divides them."""
         if not self.wide:
             return
-        yield from super().rules(model, batch, beside)
-        tensor, data, context = (beside[name] for name in ("tensor", "data", "context"))
+        yield from super().rules(model, batch, axes)
+        tensor, data, context = (axes[name] for name in ("tensor", "data", "context"))
         inside = np.where(self.uncut, tensor.degree, 1)
         around = data.degree * context.degree
         yield Rule.most("experts", self.degree, around * inside, "devices of the data axis")
-        what = "experts can be dealt to a divisor of the data axis only"
-        yield Rule.never(data.degree % self.within(inside, context.degree)[-1] != 0, what)
+        complaint = "experts can be dealt to a divisor of the data axis only"
+        yield Rule.never(data.degree % self.within(inside, context.degree)[-1] != 0, complaint)
         if self.uncut.any():
-            what = "whole experts want the tokens that tensor parallelism has cut (sequence=on)"
-            whole = tensor.says("sequence", "off") & (tensor.degree > 1)
-            yield Rule.never(self.uncut & whole, what)
+            complaint = (
+                "whole experts want the tokens that tensor parallelism has cut (sequence=on)"
+            )
+            uncut = tensor.says("sequence", "off") & (tensor.degree > 1)
+            yield Rule.never(self.uncut & uncut, complaint)
 
     @property
     def uncut(self) -> Array:
@@ -73,17 +75,17 @@ class Expert(Strategy):
     def within(self, tensor: Array | float, context: Array | float) -> tuple[Array, Array, Array]:
         """How many devices the experts are dealt along: of tensor, of context, those left."""
         p, t, c = (np.asarray(degree).astype(int) for degree in (self.degree, tensor, context))
-        along = np.gcd(p, t)
-        beside = np.gcd(p // along, c)
-        return along, beside, p // along // beside
+        tensor_part = np.gcd(p, t)
+        context_part = np.gcd(p // tensor_part, c)
+        return tensor_part, context_part, p // tensor_part // context_part
 
-    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def clashes(self, axes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         around, inside, context = (
-            beside[name].degree if name in beside else 1 for name in ("data", "tensor", "context")
+            axes[name].degree if name in axes else 1 for name in ("data", "tensor", "context")
         )
         if around % self.within(inside if self.uncut else 1, context)[-1]:
-            what = f"experts over {self.degree:g} devices do not divide the data axis"
-            yield what, "a divisor of data's degree"
+            complaint = f"experts over {self.degree:g} devices do not divide the data axis"
+            yield complaint, "a divisor of data's degree"
 
     @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
@@ -93,22 +95,22 @@ class Expert(Strategy):
         return {"degree": (1.0, *map(float, divisors))}
 
     def split(self, shard: Shard) -> Shard:
-        p, mine = self.degree, masks.experts(shard.model)
-        if not self.wide or not mine.any():
+        p, cut_shard = self.degree, masks.experts(shard.model)
+        if not self.wide or not cut_shard.any():
             return shard
-        whole = self.uncut
-        fewer = p / np.where(whole, shard.expert_cut, 1)  # replicas, than of what is not dealt
+        uncut = self.uncut
+        fewer = p / np.where(uncut, shard.expert_cut, 1)  # replicas, than of what is not dealt
         # they share the state of an expert, as far as those of `data` do
         state = {
-            name: shard.where(mine, share * np.where(shard.zero >= stage, fewer, 1), share)
+            name: shard.where(cut_shard, share * np.where(shard.zero >= stage, fewer, 1), share)
             for stage, name in enumerate(("stated", "graded", "stored"), 1)
             if np.any(shard.zero >= stage)
             for share in [getattr(shard, name)]
         }
-        if whole.any():
-            shard = _uncut(shard, whole)
+        if uncut.any():
+            shard = _uncut(shard, uncut)
         return self._crowded(shard).but(
-            w=shard.where(mine, shard.w / fewer, shard.w), visits=shard.visits * p, **state
+            w=shard.where(cut_shard, shard.w / fewer, shard.w), visits=shard.visits * p, **state
         )
 
     def _crowded(self, shard: Shard) -> Shard:
@@ -117,16 +119,16 @@ class Expert(Strategy):
         if not (skew > 1).any():
             return shard
         inside = masks.experts(shard.model) & ~np.logical_or(*borders(shard.model))
-        here = np.where(inside, skew, 1.0)
+        experts_here = np.where(inside, skew, 1.0)
         # what goes in is kept by the row that makes it, what comes out by those who sent it
-        kept = np.where(inputs(shard.model), skew, 1.0)
+        visited = np.where(inputs(shard.model), skew, 1.0)
         return shard.but(
-            given=(shard.given[0] * here, *shard.given[1:]),
-            made=(shard.made[0] * here, *shard.made[1:]),
-            x=shard.x * here,
-            y=shard.y * here,
-            work=shard.work * here,
-            kept=shard.kept * kept,
+            given=(shard.given[0] * experts_here, *shard.given[1:]),
+            made=(shard.made[0] * experts_here, *shard.made[1:]),
+            x=shard.x * experts_here,
+            y=shard.y * experts_here,
+            work=shard.work * experts_here,
+            kept=shard.kept * visited,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
@@ -150,32 +152,34 @@ class Expert(Strategy):
         ]  # fmt: skip
 
 
-def _uncut(shard: Shard, whole: Array) -> Shard:
+def _uncut(shard: Shard, whole_rows: Array) -> Shard:
     """With whole experts for a part of the tokens, where there was a part of experts for all."""
     model = shard.model
-    mine = whole & masks.experts(model) & ~np.logical_or(*borders(model))
-    part = np.where(mine, shard.expert_cut, 1.0)
+    expert_rows = whole_rows & masks.experts(model) & ~np.logical_or(*borders(model))
+    part = np.where(expert_rows, shard.expert_cut, 1.0)
     up, sends = model.mask(lambda row: row.role == "column"), borders(model)[0]
     return shard.but(
-        filters=shard.where(mine, model.filters, shard.filters),
-        channels=shard.where(mine, model.channels, shard.channels),
+        filters=shard.where(expert_rows, model.filters, shard.filters),
+        channels=shard.where(expert_rows, model.channels, shard.channels),
         given=(shard.deal(shard.given[0], part), *shard.given[1:]),
         made=(shard.deal(shard.made[0], part), *shard.made[1:]),
         x=shard.x / np.where(up, part, 1.0),
-        kept=shard.kept / np.where(whole & sends, shard.expert_cut, 1.0),
-        expert_cut=np.where(whole, 1.0, shard.expert_cut),
+        kept=shard.kept / np.where(whole_rows & sends, shard.expert_cut, 1.0),
+        expert_cut=np.where(whole_rows, 1.0, shard.expert_cut),
     )
 
 
 def _thinned(model: Model, once: Array, places: Array) -> Array:
     """Share of a token's copies that is sent where those to one place are sent once."""
     sends, returns = borders(model)
-    active, experts = (np.where(sends | returns, each, 1.0) for each in choices(model))
+    active, experts = (np.where(sends | returns, copies, 1.0) for copies in choices(model))
     hit = places_hit(places, active, experts)
     groups, reach = limited(model)
     # experts of one group lie on one place, or on as many as all groups have more
-    most = np.where(groups > 0, reach * np.maximum(places / np.maximum(groups, 1), 1.0), np.inf)
-    return np.where(once, np.minimum(hit, most) / active, 1.0)
+    all_places = np.where(
+        groups > 0, reach * np.maximum(places / np.maximum(groups, 1), 1.0), np.inf
+    )
+    return np.where(once, np.minimum(hit, all_places) / active, 1.0)
 
 
 def places_hit(places: Array, active: Array, experts: Array) -> Array:

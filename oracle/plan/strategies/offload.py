@@ -63,8 +63,8 @@ class Offload(Strategy):
     @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
         """Places; an update that comes a step late, or on the device, is for the user to choose."""
-        found = super().tries(model)
-        return {"what": found["what"][: AWAY.index("activations")], "to": found["to"]}
+        values = super().tries(model)
+        return {"what": values["what"][: AWAY.index("activations")], "to": values["to"]}
 
     @classmethod
     def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
@@ -75,7 +75,7 @@ class Offload(Strategy):
     def spares(cls, model: Model) -> dict[str, float]:
         return {"what": cls.number("what", "weights+optimizer")}
 
-    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+    def rules(self, model: Model, batch: Array, axes: Mapping[str, Any]) -> Iterator[Rule]:
         """Knobs must have something to be of."""
         turned = (np.asarray(self.to) + self.update + self.delayed + self.how + self.prefetch) > 0
         idle = self.says("what", "nothing") & turned
@@ -92,8 +92,10 @@ class Offload(Strategy):
         )
         alone = self.says("what", "activations") & ((np.asarray(self.update) + self.delayed) > 0)
         yield Rule.never(alone, "offload: with activations away nothing is updated elsewhere")
-        whole = beside["recompute"].says("mode", "stage") & activations
-        yield Rule.never(whole, "offload: of a stage that keeps its input alone nothing is left")
+        every_word = axes["recompute"].says("mode", "stage") & activations
+        yield Rule.never(
+            every_word, "offload: of a stage that keeps its input alone nothing is left"
+        )
         if model.training.forward:
             state = self.of("optimizer") & ~self.of("weights")
             yield Rule.never(state, "offload: a forward pass has no optimizer")
@@ -107,12 +109,12 @@ class Offload(Strategy):
     def split(self, shard: Shard) -> Shard:
         if shard.ideal:  # which knows nothing of hosts
             return shard
-        weights, state, kept = (1.0 * self.of(part)
-                                for part in ("weights", "optimizer", "activations"))  # fmt: skip
-        there = state * ~self.says("update", "device")
-        disk = np.maximum(state, kept) * self.says("to", "disk")
-        return shard.but(weights_away=weights, state_away=state, updated_away=there,
-                         on_disk=disk, activations_away=kept)  # fmt: skip
+        parts = ("weights", "optimizer", "activations")
+        weights, state, activations = (1.0 * self.of(part) for part in parts)
+        updated = state * ~self.says("update", "device")
+        disk = np.maximum(state, activations) * self.says("to", "disk")
+        return shard.but(weights_away=weights, state_away=state, updated_away=updated,
+                         on_disk=disk, activations_away=activations)  # fmt: skip
 
     def talk(self, shard: Shard) -> list[Message]:
         """Copies over the device's own link; what lies on disk is read and written too.
@@ -120,66 +122,69 @@ class Offload(Strategy):
         Of activations, what each row keeps of a sample: which of them leave is for the room to say.
         """
         away, weights = np.asarray(shard.state_away), np.asarray(shard.weights_away)
-        found: list[Message] = []
+        copies: list[Message] = []
         if (gone := np.asarray(shard.activations_away)).any():
-            found += [
-                Message(f"activations {where}{place}", "copy", shard.kept_sample, (), gone * there,
-                        f"unit {when}", when, over=over, chosen=True)
-                for over, place, there in (("host", "", 1 - 1.0 * np.asarray(shard.on_disk)),
+            copies += [
+                Message(f"activations {way}{place}", "copy", shard.kept_sample, (),
+                        gone * lies_away, f"unit {when}", when, over=over, chosen=True)
+                for over, place, lies_away in (("host", "", 1 - 1.0 * np.asarray(shard.on_disk)),
                                            ("disk", ", disk", 1.0 * np.asarray(shard.on_disk)))
-                for where, when in (("out", "forward"), ("in", "backward"))
+                for way, when in (("out", "forward"), ("in", "backward"))
             ]  # fmt: skip
         if not away.any():
-            return found
-        there, disk = np.asarray(shard.updated_away), shard.on_disk * away
+            return copies
+        lies_away, disk = np.asarray(shard.updated_away), shard.on_disk * away
         off, blocks = self.says("delayed", "off"), self.says("update", "blocks")
         several = np.where(np.asarray(shard.segments) > 1, 1.0, 0.0)
         experts = masks.experts(shard.model)
         host = shard.software.offload.sums == "host"
-        for prefix, rows, at in (("", ~experts, 0), ("expert ", experts, -1)):
+        for prefix, rows, width in (("", ~experts, 0), ("expert ", experts, -1)):
             if not rows.any():
                 continue
-            own, kept = (_column(each, at) for each in (shard.stated, shard.stored))
+            own_bytes, kept_bytes = (
+                _column(bytes_each, width) for bytes_each in (shard.stated, shard.stored)
+            )
             new, used = shard.learned * rows, shard.w * rows * shard.gathered
             # the fp32 weight and what is kept of it are read and written, its gradient is read
             state = new * shard.beside
             moved = 2 * state + 4 * new
-            once = partial(_copy, prefix, "step", "", own)
-            back = partial(_copy, prefix, "unit backward", "backward", own)
-            again = partial(_copy, prefix, "unit backward", "backward", kept)
-            ahead = partial(_copy, prefix, "unit forward", "forward", kept)
-            late = partial(_copy, prefix, "step", "backward", own)
-            next_ = partial(_copy, prefix, "step", "forward", own)
-            found += [
-                back("gradients out", "host", new * shard.wire, there * host),
-                once("gradients out at the end", "host", new * shard.summed, there * (not host)),
+            once = partial(_copy, prefix, "step", "", own_bytes)
+            back = partial(_copy, prefix, "unit backward", "backward", own_bytes)
+            remade_mode = partial(_copy, prefix, "unit backward", "backward", kept_bytes)
+            ahead = partial(_copy, prefix, "unit forward", "forward", kept_bytes)
+            late = partial(_copy, prefix, "step", "backward", own_bytes)
+            next_ = partial(_copy, prefix, "step", "forward", own_bytes)
+            copies += [
+                back("gradients out", "host", new * shard.wire, lies_away * host),
+                once("gradients out at the end", "host", new * shard.summed,
+                     lies_away * (not host)),
                 back("gradients added up on the host", "host memory", ADDED * new,
-                     there * several * host),
-                once("update on the host", "host memory", moved, there * off * ~blocks),
-                late("update on the host, by blocks", "host memory", moved, there * blocks),
-                late("update on the host, delayed", "host memory", moved, there * ~off),
+                     lies_away * several * host),
+                once("update on the host", "host memory", moved, lies_away * off * ~blocks),
+                late("update on the host, by blocks", "host memory", moved, lies_away * blocks),
+                late("update on the host, delayed", "host memory", moved, lies_away * ~off),
                 once("weights back", "host", new * shard.gathered,
-                     there * (1 - weights) * ~blocks),
+                     lies_away * (1 - weights) * ~blocks),
                 next_("weights back, by blocks", "host", new * shard.gathered,
-                      there * (1 - weights) * blocks),
-                once("state in", "host", state, away - there),
+                      lies_away * (1 - weights) * blocks),
+                once("state in", "host", state, away - lies_away),
                 ahead("weights in", "host", used, weights),
-                again("weights in again", "host", used, weights),
+                remade_mode("weights in again", "host", used, weights),
                 once("state from disk and back", "disk", 2 * state, disk),
                 ahead("weights from disk", "disk", used, disk * weights),
-                again("weights from disk again", "disk", used, disk * weights),
+                remade_mode("weights from disk again", "disk", used, disk * weights),
             ]  # fmt: skip
-        return found
+        return copies
 
 
-def _column(share: Numbers, at: int) -> Numbers:
+def _column(share: Numbers, number: int) -> Numbers:
     """A share of the state of experts, or of all else: (plans, 1)."""
     share = np.asarray(share)
-    return share[:, [at]] if share.ndim > 1 else share
+    return share[:, [number]] if share.ndim > 1 else share
 
 
 def _copy(
-    prefix: str, when: str, hides: str, share: Numbers, what: str, over: str, nbytes: Array,
+    prefix: str, when: str, hides: str, share: Numbers, words: str, over: str, nbytes: Array,
     calls: Array,
 ) -> Message:  # fmt: skip
-    return Message(prefix + what, "copy", nbytes, (), calls, when, hides, share=share, over=over)
+    return Message(prefix + words, "copy", nbytes, (), calls, when, hides, share=share, over=over)

@@ -43,7 +43,7 @@ class On(Strategy):
         """What there is to try is the system's to say."""
         return {}
 
-    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def clashes(self, axes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         order, shares = self.order(), self.weights()
         if len({*order}) < len(order):
             yield "a partition stands twice", "each once, as in `on:2/1`"

@@ -58,7 +58,7 @@ class Pipeline(Strategy):
     stage_knobs = ("interleave", "cuts", "borders")
     runs = ("segments", "schedule=gpipe", "schedule=1f1b", "interleave", "cuts", "borders")
 
-    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def clashes(self, axes: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """A layout by hand has a place for each chunk but the first, and they follow each other."""
         if not self.by_hand_cuts.any():
             return
@@ -83,42 +83,44 @@ class Pipeline(Strategy):
     def limit(self, model: Model, batch: Array) -> Array | float:
         return len(model.units[1]) // np.maximum(self.interleave, 1)
 
-    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+    def rules(self, model: Model, batch: Array, axes: Mapping[str, Any]) -> Iterator[Rule]:
         """Chunks and segments must be as the schedule takes them.
 
         Round by round, micro-batches go through the chunks of a stage in groups of p.
         """
-        yield from super().rules(model, batch, beside)
+        yield from super().rules(model, batch, axes)
         ragged = (self.interleave > 1) & (self.segments % self.degree != 0)
-        what = "interleaved stages need the segments to be a multiple of the stages"
-        yield Rule.never(ragged & ~self.vee, what)
+        complaint = "interleaved stages need the segments to be a multiple of the stages"
+        yield Rule.never(ragged & ~self.vee, complaint)
         staged = np.asarray(self.degree) > 1
         if (by_hand := self.by_hand_cuts & staged).any():
             for number in np.unique(np.asarray(self.cuts)[by_hand]):
                 edges, wrong = edges_of(model, text_of(number, self._words()))
-                mine = by_hand & (np.asarray(self.cuts) == number)
+                concerned = by_hand & (np.asarray(self.cuts) == number)
                 if not wrong:
-                    what = f"cuts={text_of(number, self._words())} are not one place a chunk"
-                    few = np.asarray(self.degree * self.interleave) != len(edges) - 1
-                    yield Rule.never(mine & few, what)
+                    complaint = f"cuts={text_of(number, self._words())} are not one place a chunk"
+                    too_few = np.asarray(self.degree * self.interleave) != len(edges) - 1
+                    yield Rule.never(concerned & too_few, complaint)
                 else:
-                    yield Rule.never(mine, wrong)
+                    yield Rule.never(concerned, wrong)
         for name, chosen in SCHEDULES.items():
-            mine = self.says("schedule", name) & staged
-            if not mine.any():
+            concerned = self.says("schedule", name) & staged
+            if not concerned.any():
                 continue
             if chosen.chunks is not None:
-                what = f"schedule={name} needs interleave={chosen.chunks}"
-                yield Rule.never(mine & (self.interleave != chosen.chunks), what)
+                complaint = f"schedule={name} needs interleave={chosen.chunks}"
+                yield Rule.never(concerned & (self.interleave != chosen.chunks), complaint)
             if chosen.rounds:
-                few = self.segments < chosen.rounds * self.degree
-                what = f"schedule={name} needs at least {chosen.rounds} segments a stage"
-                yield Rule.never(mine & few, what)
+                too_few = self.segments < chosen.rounds * self.degree
+                complaint = f"schedule={name} needs at least {chosen.rounds} segments a stage"
+                yield Rule.never(concerned & too_few, complaint)
 
     @property
     def vee(self) -> Array:
         """Where a stage's chunks lie in a V."""
-        backs = [NAMES.index(name) for name, one in SCHEDULES.items() if one.placement == "V"]
+        backs = [
+            NAMES.index(name) for name, schedule in SCHEDULES.items() if schedule.placement == "V"
+        ]
         return np.isin(self.schedule, backs) & (np.asarray(self.interleave) > 1)
 
     @classmethod
@@ -133,18 +135,18 @@ class Pipeline(Strategy):
         """Chunks by which the repeated blocks can be divided, beside the words."""
         blocks = int(np.sum(model.units[0] @ model.folded > 0)) or len(model.units[1])
         chunks = [v for v in range(1, blocks // 2 + 1) if blocks % v == 0]
-        found = {**super().tries(model), "interleave": tuple(map(float, chunks or [1]))}
-        del found["borders"]  # a matter of the software
-        return found
+        values = {**super().tries(model), "interleave": tuple(map(float, chunks or [1]))}
+        del values["borders"]  # a matter of the software
+        return values
 
     def cuts_layers(self) -> Array:
         return np.zeros_like(np.asarray(self.degree), bool)
 
     def split(self, shard: Shard) -> Shard:
-        found = shard.but(segments=shard.segments * self.segments)
+        cut_shard = shard.but(segments=shard.segments * self.segments)
         if shard.ideal or not masks.borrowed(shard.model).any():
-            return found
-        return found.but(w=shard.w + self.copied(shard.model))
+            return cut_shard
+        return cut_shard.but(w=shard.w + self.copied(shard.model))
 
     def copied(self, model: Model) -> Array:
         """(plans, rows) weights of a tied table that the last stage holds beside the first."""
@@ -158,8 +160,10 @@ class Pipeline(Strategy):
     def talk(self, shard: Shard) -> list[Message]:
         """One border is crossed by the output of the row before it, both ways, per segment."""
         usual = "parts" if shard.software.borders.scattered else "whole"
-        whole = self.says("borders", "whole") | (self.says("borders", "usual") & (usual == "whole"))
-        parts = np.where(whole, 1.0, shard.spread)
+        sends_whole = self.says("borders", "whole") | (
+            self.says("borders", "usual") & (usual == "whole")
+        )
+        parts = np.where(sends_whole, 1.0, shard.spread)
         border = shard.micro * shard.y * shard.delta / parts
         borders = Message("stage borders", "sendrecv", border, ("pipeline",), when="border")
         return [borders, *self._tied(shard)]
@@ -170,7 +174,7 @@ class Pipeline(Strategy):
         if shard.ideal or not share.any():
             return
         table = masks.embeddings(shard.model) & (shard.model.w > 0)
-        both = (share > 0) | (table & (np.cumsum(table) == 1))
-        nbytes = (shard.learned * share).max(axis=-1, keepdims=True) * shard.summed * both
+        in_both_ends = (share > 0) | (table & (np.cumsum(table) == 1))
+        nbytes = (shard.learned * share).max(axis=-1, keepdims=True) * shard.summed * in_both_ends
         yield Message("gradients of the tied table", "allreduce", nbytes, ("pipeline/ends",),
-                      1.0 * both * self._ends(shard.model))  # fmt: skip
+                      1.0 * in_both_ends * self._ends(shard.model))  # fmt: skip

@@ -79,18 +79,18 @@ def kept_by_turns(model: Model) -> Array:
     grouped, which are made again, and a router's is not counted
     (pytorch/torchtitan, v0.2.0 torchtitan/distributed/activation_checkpoint.py).
     """
-    found = np.zeros(len(model))
-    for one in model.segments:
+    shares = np.zeros(len(model))
+    for segment in model.segments:
         turn = 0
-        for i in range(one.start, one.stop):
+        for i in range(segment.start, segment.stop):
             row = model.rows[i]
             if row.flash and model.blocks[i]:
-                found[i] = 1.0
+                shares[i] = 1.0
             elif model.weighted[i] and model.blocks[i] and row.kind != "moe":
                 sizes = np.array(row.matrices or (1,))
-                found[i] = sizes[turn % 2 :: 2].sum() / sizes.sum()
+                shares[i] = sizes[turn % 2 :: 2].sum() / sizes.sum()
                 turn += len(sizes)
-    return found
+    return shares
 
 
 def recomputed(model: Model) -> tuple[Array, ...]:
@@ -98,7 +98,7 @@ def recomputed(model: Model) -> tuple[Array, ...]:
 
     And at most, where the room that is left says which units.
     """
-    again = inside(model)
+    remade = inside(model)
     core = masks.attention(model)
-    operators = again * (1.0 - kept_by_turns(model))
-    return 1.0 * core, 1.0 * again, operators, np.ones(len(model)), np.ones(len(model))
+    operators = remade * (1.0 - kept_by_turns(model))
+    return 1.0 * core, 1.0 * remade, operators, np.ones(len(model)), np.ones(len(model))

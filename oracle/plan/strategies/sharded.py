@@ -73,7 +73,7 @@ def peers(shard: Shard, axes: tuple[str, ...]) -> list[tuple[str, Flags, tuple[s
     left = {"data": ("data/expert", "tensor/expert"), "context": ("context/expert",)}
     around = tuple(name for axis in axes for name in left.get(axis, (axis,)))
     every = (("", ~experts, axes), ("expert ", experts, around))
-    return [one for one in every if one[1].any()]
+    return [other_axis for other_axis in every if other_axis[1].any()]
 
 
 def exchange(
@@ -90,43 +90,45 @@ def exchange(
     """
     stage, learned = np.asarray(zero), w * shard.model.trained
     sent, gathered, new = learned * shard.wire, w * shard.gathered, learned * shard.gathered
-    said = shard.software
-    under = "backward" if said.exchange.overlap == "backward" else ""
-    ahead, again = ("forward", "backward") if said.gather.prefetch else ("", "")
-    renewed = "forward" if said.gather.overlap == "forward" else ""
-    found: list[Message] = []
+    exchange_spec = shard.software
+    under = "backward" if exchange_spec.exchange.overlap == "backward" else ""
+    ahead, gathers_again = ("forward", "backward") if exchange_spec.gather.prefetch else ("", "")
+    renewed = "forward" if exchange_spec.gather.overlap == "forward" else ""
+    messages_sent: list[Message] = []
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
-        found += [Message(_named(axis, axes), "allreduce", sent * plain, (axis,),
+        messages_sent += [Message(_named(axis, axes), "allreduce", sent * plain, (axis,),
                           (stage == 0) * 1.0, when="step") for axis in axes]  # fmt: skip
-    each = (stage >= 2) & (np.asarray(shard.segments) > 1)
+    nbytes = (stage >= 2) & (np.asarray(shard.segments) > 1)
     for prefix, rows, group in peers(shard, axes):
         buffer, weights, changed = sent * rows, gathered * rows, new * rows
         if not shard.ideal:
-            found.append(
+            messages_sent.append(
                 Message(f"{prefix}gradients", "allreduce", buffer * plain, group,
                         (stage == 0) * 1.0, when="step", hides=under,
                         stands_for=None if np.ndim(plain) == 0 else buffer * (plain > 0))
             )  # fmt: skip
-        scattered, both = buffer, weights
+        scattered, twice = buffer, weights
         alone: Array | float = 1.0
         if fewer is not None:
-            found += fewer.scattered(prefix, group, learned * rows, buffer, stage, each, under)
-            found += fewer.from_neighbours(prefix, weights, stage, again)
+            messages_sent += fewer.scattered(
+                prefix, group, learned * rows, buffer, stage, nbytes, under
+            )
+            messages_sent += fewer.from_neighbours(prefix, weights, stage, gathers_again)
             scattered = np.where(fewer.gradients, 0.0, buffer)
-            both, alone = fewer.gathered(weights, shard.gathered), 1.0 * (fewer.near <= 1)
-        found += [
+            twice, alone = fewer.gathered(weights, shard.gathered), 1.0 * (fewer.near <= 1)
+        messages_sent += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", scattered, group,
-                    ((stage >= 1) & ~each) * 1.0, when="step", hides=under),
+                    ((stage >= 1) & ~nbytes) * 1.0, when="step", hides=under),
             Message(f"{prefix}gradients scattered each time", "reduce_scatter", scattered, group,
-                    each * 1.0, when="unit backward", hides=under),
+                    nbytes * 1.0, when="unit backward", hides=under),
             Message(f"{prefix}weights renewed", "allgather", changed, group,
                     ((stage == 1) | (stage == 2)) * 1.0, when="step", hides=renewed),
-            Message(f"{prefix}weights", "allgather", both, group, (stage == 3) * 1.0,
+            Message(f"{prefix}weights", "allgather", twice, group, (stage == 3) * 1.0,
                     when="unit forward", hides=ahead),
-            Message(f"{prefix}weights again", "allgather", both * alone, group,
-                    (stage == 3) * 1.0, when="unit backward", hides=again),
+            Message(f"{prefix}weights again", "allgather", twice * alone, group,
+                    (stage == 3) * 1.0, when="unit backward", hides=gathers_again),
         ]  # fmt: skip
-    return found
+    return messages_sent
 
 
 def _named(axis: str, axes: tuple[str, ...]) -> str:

@@ -68,7 +68,7 @@ class Spatial(Strategy):
 
     def degree_text(self) -> str:
         """A grid where one was asked for."""
-        height, width = (int(np.ravel(each)[0]) for each in (self.height, self.width))
+        height, width = (int(np.ravel(extent)[0]) for extent in (self.height, self.width))
         if not height:
             return super().degree_text()
         grid = [height, max(1, width)]
@@ -80,8 +80,8 @@ class Spatial(Strategy):
 
     @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
-        found = super().tries(model)
-        return {name: values for name, values in found.items() if name != "norms"}
+        tried = super().tries(model)
+        return {name: values for name, values in tried.items() if name != "norms"}
 
     def limit(self, model: Model, batch: Array) -> Array | float:
         images = model.mask(lambda row: row.work == "conv" and not row.made.tokens)
@@ -92,15 +92,15 @@ class Spatial(Strategy):
 
     def parts(self, shard: Shard) -> tuple[Array, Array, Array]:
         """Parts along each extent: as asked for, or the most even that the model's rank allows."""
-        p, asked = np.asarray(self.degree, float), np.asarray(self.height, float)
-        if shard.ideal and not asked.any():
+        p, grid_height = np.asarray(self.degree, float), np.asarray(self.height, float)
+        if shard.ideal and not grid_height.any():
             return p, np.ones_like(p), np.ones_like(p)
         rank, degrees = extents(shard.model), sorted({*p.ravel().tolist()})
         grids = np.array([even_grid(int(q), rank) for q in degrees])
         chosen = grids[np.searchsorted(degrees, p)]
-        own = asked > 0
-        height = np.where(own, asked, chosen[..., 0])
-        width = np.where(own, np.maximum(self.width, 1), chosen[..., 1])
+        by_hand = grid_height > 0
+        height = np.where(by_hand, grid_height, chosen[..., 0])
+        width = np.where(by_hand, np.maximum(self.width, 1), chosen[..., 1])
         return height, width, p / (height * width)
 
     def cut(self, shard: Shard) -> Array:
@@ -112,9 +112,11 @@ class Spatial(Strategy):
         if shard.ideal:
             return np.ones(len(model), bool)
         able, small = pictured(model), np.zeros(1, bool)
-        for q, given, made, window in zip(grid, model.given, model.made, model.window, strict=True):
-            able = able & (q <= made) & ((q <= 1) | (given / q >= np.floor(window / 2)))
-            small = small | ((q > 1) & (made < self.least))
+        for q, extent_in, extent_out, window in zip(
+            grid, model.given, model.made, model.window, strict=True
+        ):
+            able = able & (q <= extent_out) & ((q <= 1) | (extent_in / q >= np.floor(window / 2)))
+            small = small | ((q > 1) & (extent_out < self.least))
         small = small & pictured(model)
         return np.logical_and.accumulate(able | small, axis=-1) & ~small
 
@@ -124,30 +126,34 @@ class Spatial(Strategy):
             return shard
         p, cut = self.degree, self.cut(shard)
         grid = self.parts(shard)
-        given = tuple(
+        extents_in = tuple(
             np.where(cut, shard.deal(n, q), n) for n, q in zip(shard.given, grid, strict=True)
         )
-        made = tuple(
+        extents_out = tuple(
             np.where(cut, shard.deal(n, q), n) for n, q in zip(shard.made, grid, strict=True)
         )
-        share_x = np.where(cut, product(given) / product(shard.given), 1)
-        share_y = np.where(cut, product(made) / product(shard.made), 1)
-        mine = cut_state(shard, shard.zero, p).but(
-            given=given, made=made, x=shard.x * share_x, y=shard.y * share_y,
+        share_x = np.where(cut, product(extents_in) / product(shard.given), 1)
+        share_y = np.where(cut, product(extents_out) / product(shard.made), 1)
+        cut_shard = cut_state(shard, shard.zero, p).but(
+            given=extents_in, made=extents_out, x=shard.x * share_x, y=shard.y * share_y,
             kept=shard.kept * share_y, kept_bytes=shard.kept_bytes * share_y,
             work=shard.work * np.where(cut, 1 / p, 1),
         )  # fmt: skip
         if shard.ideal:
-            return mine
-        of_x, of_y, seen = self.bordering(mine, cut)
+            return cut_shard
+        of_x, of_y, window_elements = self.bordering(cut_shard, cut)
         inner = ~masks.entries(shard.model) & (of_x > 0)
-        back = np.where(inner, mine.y + of_y + np.maximum(seen - mine.x, 0.0), of_x)
+        back = np.where(
+            inner, cut_shard.y + of_y + np.maximum(window_elements - cut_shard.x, 0.0), of_x
+        )
         # a whole sample's gradient and the same by parts, of which each device gets its own
-        spread = np.where(_ends(cut), 2 * shard.y - mine.y, 0.0)
-        whole = _ends(cut) & wanted(shard.model)
-        own = np.where(shard.model.mask(lambda row: "y" in row.needs), 0.0, mine.kept)
-        stays = of_x + np.where(whole, shard.y - own, 0.0)
-        return mine.but(kept_bytes=mine.kept_bytes + shard.delta * stays,
+        spread = np.where(_ends(cut), 2 * shard.y - cut_shard.y, 0.0)
+        handed_whole = _ends(cut) & wanted(shard.model)
+        kept_elements = np.where(
+            shard.model.mask(lambda row: "y" in row.needs), 0.0, cut_shard.kept
+        )
+        stays = of_x + np.where(handed_whole, shard.y - kept_elements, 0.0)
+        return cut_shard.but(kept_bytes=cut_shard.kept_bytes + shard.delta * stays,
                         copied=np.maximum(back, spread))  # fmt: skip
 
     def bordering(self, shard: Shard, cut: Array) -> tuple[Array, Array, Array]:
@@ -157,17 +163,17 @@ class Spatial(Strategy):
         A convolution keeps those of x for its backward pass, where it puts both together with
         what they border on.
         """
-        model, wide_x, wide_y, seen = shard.model, *np.ones((3, 1, 1))
+        model, wide_x, wide_y, window_elements = shard.model, *np.ones((3, 1, 1))
         for i, parts in enumerate(self.parts(shard)):
             k, s = model.window[i], model.stride[i]
             deep = np.minimum(parts - 1, 2) * np.floor(k / 2) * (k > s)
-            made = shard.made[i] + deep / s
-            wide_x, wide_y = wide_x * (shard.given[i] + deep), wide_y * made
-            seen = seen * (made * s + k - s)
-        here = cut & ~pooling(model) & windowed(model)
-        of_x = np.maximum(wide_x - product(shard.given), 0.0) * shard.channels * here
-        of_y = np.maximum(wide_y - product(shard.made), 0.0) * shard.filters * here
-        return of_x, of_y, seen * shard.channels * here
+            part_extent = shard.made[i] + deep / s
+            wide_x, wide_y = wide_x * (shard.given[i] + deep), wide_y * part_extent
+            window_elements = window_elements * (part_extent * s + k - s)
+        bordered = cut & ~pooling(model) & windowed(model)
+        of_x = np.maximum(wide_x - product(shard.given), 0.0) * shard.channels * bordered
+        of_y = np.maximum(wide_y - product(shard.made), 0.0) * shard.filters * bordered
+        return of_x, of_y, window_elements * shard.channels * bordered
 
     def talk(self, shard: Shard) -> list[Message]:
         cut = self.cut(shard)
@@ -184,10 +190,10 @@ class Spatial(Strategy):
             x = x + crossed * shard.channels * deep * product(model.given) / model.given[i]
             y = y + crossed * shard.filters * deep * product(model.made) / model.made[i]
             faces = faces + crossed
-        each = micro / np.maximum(faces, 1)
+        face_bytes = micro / np.maximum(faces, 1)
         return [
-            Message("halo of x", "halo", each * x, axes, faces, when="forward"),
-            Message("halo of dL/dy", "halo", each * y, axes, faces, when="backward"),
+            Message("halo of x", "halo", face_bytes * x, axes, faces, when="forward"),
+            Message("halo of dL/dy", "halo", face_bytes * y, axes, faces, when="backward"),
         ]
 
     def borders(self, shard: Shard, cut: Array) -> list[Message]:
@@ -198,8 +204,8 @@ class Spatial(Strategy):
         """
         model, micro = shard.model, shard.micro * shard.delta
         entry, pools = masks.entries(model), pooling(model)
-        grid, found = self.parts(shard), []
-        given, made = list(shard.given), list(shard.made)
+        grid, halos = self.parts(shard), []
+        extents_in, extents_out = list(shard.given), list(shard.made)
         chained = self.says("halo", "chain")
         chain = np.where(chained, np.maximum(self.degree - 1, 2 - (self.degree > 2)), 1)
         for i, parts in enumerate(grid):
@@ -209,22 +215,26 @@ class Spatial(Strategy):
             shared = np.maximum(k - s, 0)  # rows of x that windows on both sides of a cut see
             deep = np.floor(k / 2) * (shared > 0)
             crossed = (parts > 1) & cut & (deep > 0)
-            apart = prod(grid[i + 1 :], start=np.ones_like(parts))  # the last extent runs fastest
-            line = np.where(chained, self.degree, parts), np.where(chained, 1.0, apart)
-            x, y = (prod(part[:i] + part[i + 1 :]) for part in (given, made))  # of one such row
+            line_stride = prod(
+                grid[i + 1 :], start=np.ones_like(parts)
+            )  # the last extent runs fastest
+            line = np.where(chained, self.degree, parts), np.where(chained, 1.0, line_stride)
+            x, y = (
+                prod(part[:i] + part[i + 1 :]) for part in (extents_in, extents_out)
+            )  # of one such row
             # a pool sends back what its windows add to the neighbours' dL/dx
             back = np.where(pools, shared / 2 * shard.channels * x, deep / s * shard.filters * y)
-            each = micro * crossed
-            found += [
-                Message(f"halo of x{NTH[i]}", "halo", each * (deep * shard.channels * x),
+            crossing_bytes = micro * crossed
+            halos += [
+                Message(f"halo of x{NTH[i]}", "halo", crossing_bytes * (deep * shard.channels * x),
                         ("spatial",), crossed * chain, when="forward", line=line),
-                Message(f"halo of dL/dy{NTH[i]}", "halo", each * back, ("spatial",),
+                Message(f"halo of dL/dy{NTH[i]}", "halo", crossing_bytes * back, ("spatial",),
                         (crossed & ~entry) * chain, when="backward", line=line),
             ]  # fmt: skip
             inner = crossed * (1 - 1 / parts)  # cuts a part has, on average, over two
-            given[i] = given[i] + inner * shared
-            made[i] = made[i] + inner * (2 * deep / s)
-        return found
+            extents_in[i] = extents_in[i] + inner * shared
+            extents_out[i] = extents_out[i] + inner * (2 * deep / s)
+        return halos
 
     def statistics(self, shard: Shard, cut: Array) -> list[Message]:
         """Two sums of every channel that a norm takes over a sample's pixels, in fp32."""
@@ -247,20 +257,20 @@ class Spatial(Strategy):
         Where rows are cut again after, the gradient of what is dealt out is gathered.
         """
         model, rows = shard.model, np.arange(len(shard.model))
-        y, found = shard.micro * shard.delta * model.y, list[Message]()
+        y, gathers = shard.micro * shard.delta * model.y, list[Message]()
         if shard.ideal:  # the published row of this strategy alone leaves the collection out
             end = np.max(np.flatnonzero(windowed(model)), initial=-1)  # of the windows, if any
             last = (rows == end) & (shard.parts > 1)
             back = "allgather"
         else:
             last, back = _ends(cut), "reduce_scatter"
-            again = ~cut & np.roll(cut, -1, axis=-1) & (rows < len(model) - 1)
-            if again.any():
-                found.append(
-                    Message("gather where cut again", "allgather", y, ("spatial",), again * 1.0,
+            cut_again = ~cut & np.roll(cut, -1, axis=-1) & (rows < len(model) - 1)
+            if cut_again.any():
+                gathers.append(
+                    Message("gather where cut again", "allgather", y, ("spatial",), cut_again * 1.0,
                             when="backward", once=True))  # fmt: skip
         return [
-            *found,
+            *gathers,
             Message("collect at the split point", "allgather", y, ("spatial",), last * 1.0,
                     when="forward", once=True),
             Message("spread at the split point", back, y, ("spatial",), last * 1.0,
@@ -281,12 +291,12 @@ def _ends(cut: Array) -> Array:
 @lru_cache(masks.MODELS)
 def wanted(model: Model) -> Flags:
     """Rows whose output the next one that makes something wants for its backward pass."""
-    found, wants = np.zeros(len(model), bool), False
+    is_wanted, wants = np.zeros(len(model), bool), False
     for i in reversed(range(len(model))):
-        found[i] = wants
+        is_wanted[i] = wants
         if masks.moved(model)[i]:
             wants = "x" in model.rows[i].needs
-    return found
+    return is_wanted
 
 
 @lru_cache(masks.MODELS)
@@ -316,10 +326,10 @@ def extents(model: Model) -> int:
 @cache
 def even_grid(p: int, rank: int) -> tuple[int, int, int]:
     """The factorisation of p into `rank` parts with the smallest sum: the least border."""
-    found = [
+    grid = [
         (a, b, p // (a * b))
         for a in range(1, p + 1) if p % a == 0
         for b in range(1, p // a + 1) if (p // a) % b == 0
         if (rank > 2 or a * b == p) and (rank > 1 or a == p)
     ]  # fmt: skip
-    return min(found, key=lambda parts: (sum(parts), -parts[0], -parts[1]))
+    return min(grid, key=lambda parts: (sum(parts), -parts[0], -parts[1]))

@@ -46,20 +46,20 @@ class Tables(Strategy):
         return np.inf
 
     def split(self, shard: Shard) -> Shard:
-        mine = masks.tables(shard.model) & self.says("mode", "dealt")
-        if not mine.any():
+        cut_shard = masks.tables(shard.model) & self.says("mode", "dealt")
+        if not cut_shard.any():
             return shard
         devices = shard.parts / shard.slices
-        return shard.but(w=shard.where(mine, shard.w / devices, shard.w))
+        return shard.but(w=shard.where(cut_shard, shard.w / devices, shard.w))
 
     def talk(self, shard: Shard) -> list[Message]:
         rows = 1.0 * (masks.tables(shard.model) & self.says("mode", "dealt"))
-        asked = NUMBER * shard.micro * named(shard.model)
-        found = shard.micro * shard.y * shard.delta
+        lookups = NUMBER * shard.micro * named(shard.model)
+        sent = shard.micro * shard.y * shard.delta
         return [
-            Message("numbers of rows", "alltoall", asked, ("data",), rows, when="forward"),
-            Message("rows looked up", "alltoall", found, ("data",), rows, when="forward"),
-            Message("gradients of rows", "alltoall", found, ("data",), rows, when="backward"),
+            Message("numbers of rows", "alltoall", lookups, ("data",), rows, when="forward"),
+            Message("rows looked up", "alltoall", sent, ("data",), rows, when="forward"),
+            Message("gradients of rows", "alltoall", sent, ("data",), rows, when="backward"),
         ]
 
 

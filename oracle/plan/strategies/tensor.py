@@ -69,32 +69,32 @@ class Tensor(Strategy):
         matrix, lookup = model.weighted, masks.embeddings(model)
         wide = column | (vocab & matrix)  # cut by filters
         streams = heads | (vocab & ~matrix & (model.x > 1) & ~lookup)  # by channels, F too
-        along = np.where(self.says("sequence", "on"), p, 1.0)
+        sequence_parallel = np.where(self.says("sequence", "on"), p, 1.0)
         token = in_sequence(model)
         # what lies between the pairs, the embeddings among it, is cut along the tokens, if at all
         outer = token | row | (vocab & lookup)
-        share_y = np.where(wide | streams, 1 / p, np.where(outer, 1 / along, 1.0))
-        share_x = np.where(row | streams, 1 / p, np.where(token, 1 / along, 1.0))
+        share_y = np.where(wide | streams, 1 / p, np.where(outer, 1 / sequence_parallel, 1.0))
+        share_x = np.where(row | streams, 1 / p, np.where(token, 1 / sequence_parallel, 1.0))
         cut = wide | row | streams
-        first = np.where(token, shard.deal(shard.made[0], along), shard.made[0])
-        given = np.where(token, shard.deal(shard.given[0], along), shard.given[0])
+        first = np.where(token, shard.deal(shard.made[0], sequence_parallel), shard.made[0])
+        input_share = np.where(token, shard.deal(shard.given[0], sequence_parallel), shard.given[0])
         return shard.but(
             filters=shard.where(wide | streams, shard.deal(shard.filters, p), shard.filters),
             channels=shard.where(row | streams, shard.deal(shard.channels, p), shard.channels),
             heads=shard.deal(shard.heads, p),
             kv_heads=shard.deal(shard.kv_heads, p),
             made=(first, *shard.made[1:]),
-            given=(given, *shard.given[1:]),
+            given=(input_share, *shard.given[1:]),
             x=shard.x * share_x,
             y=shard.y * share_y,
             w=shard.w * np.where(cut | vocab, 1 / p, 1.0),
             # what experts are given is kept as it was gathered
             kept=shard.kept * np.where(cut_rows(model, "dispatch"), 1.0, share_y),
-            kept_bytes=shard.kept_bytes * np.where(lookup, 1 / along, share_y),
-            work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
+            kept_bytes=shard.kept_bytes * np.where(lookup, 1 / sequence_parallel, share_y),
+            work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / sequence_parallel, 1.0)),
             expert_cut=shard.expert_cut * p,
             # each sends its part over a border between stages and gathers it on the other side
-            spread=shard.spread * p / along,
+            spread=shard.spread * p / sequence_parallel,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
@@ -102,11 +102,11 @@ class Tensor(Strategy):
         lookup, matrix = masks.embeddings(model), model.weighted
         column, row, _, vocab = (cut_rows(model, role) for role in ROLES)
         column, table = column | (vocab & matrix), row | (vocab & lookup)
-        found = self._pairs(shard, shard.context_tokens, column & ~experts, table & ~experts)
+        sent = self._pairs(shard, shard.context_tokens, column & ~experts, table & ~experts)
         if experts.any():
             cut = experts & (np.asarray(shard.expert_cut) > 1)
-            found += self._pairs(shard, shard.made[0], column & cut, table & cut, "expert ")
-        return found
+            sent += self._pairs(shard, shard.made[0], column & cut, table & cut, "expert ")
+        return sent
 
     def _pairs(
         self, shard: Shard, tokens: Array, column: Flags, row: Flags, prefix: str = ""
@@ -117,7 +117,7 @@ class Tensor(Strategy):
         into, out = (elements * width * shard.delta for width in (model.channels, model.filters))
         gathered = elements * model.channels * shard.turned
         under = _exposed if prefix else partial(_beside, shard.software.tensor)
-        found = [
+        pairs = [
             Message(f"{prefix}activations", "allreduce", out, axes, row * ~sequence,
                     when="forward"),
             Message(f"{prefix}activations scattered", "reduce_scatter", out, axes, row * sequence,
@@ -131,9 +131,9 @@ class Tensor(Strategy):
             Message(f"{prefix}output gradients gathered", "allgather", out, axes, row * sequence,
                     when="backward", **under("backward_row")),
         ]  # fmt: skip
-        again = Message("inputs gathered again", "allgather", gathered, axes, column * sequence,
+        remade = Message("inputs gathered again", "allgather", gathered, axes, column * sequence,
                         when="backward", **under("backward_column_gather"))  # fmt: skip
-        return found if prefix else [*found, again]
+        return pairs if prefix else [*pairs, remade]
 
     def whole(self, model: Model) -> list[str]:
         return [r.name for r in model.rows if r.role not in ROLES]

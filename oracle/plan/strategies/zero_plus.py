@@ -47,9 +47,9 @@ class Fewer:
         if not fewer(data):
             return None
         at_all = np.asarray(data.degree) > 1
-        both = data.says("quantize", "both")
-        return cls(at_all & (data.says("quantize", "weights") | both),
-                   at_all & (data.says("quantize", "gradients") | both),
+        partition_and_node = data.says("quantize", "both")
+        return cls(at_all & (data.says("quantize", "weights") | partition_and_node),
+                   at_all & (data.says("quantize", "gradients") | partition_and_node),
                    np.where(at_all, _dividing(data), 1))  # fmt: skip
 
     def gathered(self, nbytes: Array, width: float) -> Array:
@@ -60,30 +60,33 @@ class Fewer:
         self, prefix: str, nbytes: Array, stage: Array, hides: str
     ) -> Iterator[Message]:
         """The backward pass' gathers among the few that hold the weights between passes."""
-        where = self.near > 1
-        if where.any():
+        plans = self.near > 1
+        if plans.any():
             line = np.maximum(self.near, 1), np.ones_like(self.near)
-            yield Message(f"{prefix}weights from neighbours", "allgather", nbytes * where,
+            yield Message(f"{prefix}weights from neighbours", "allgather", nbytes * plans,
                           ("data",), (stage == 3) * 1.0, when="unit backward", hides=hides,
                           line=line)  # fmt: skip
 
     def scattered(
         self, prefix: str, group: tuple[str, ...], learned: Array, dense: Array, stage: Array,
-        each: Array, under: str,
+        nbytes: Array, under: str,
     ) -> Iterator[Message]:  # fmt: skip
         """Gradients in 4 bits, once a step and where each micro-batch scatters them."""
-        where = self.gradients
-        if where.any():
-            for what, when, here in (("", "step", ~each), (" each time", "unit backward", each)):
-                yield Message(f"{prefix}gradients in 4 bits{what}", "reduce_scatter",
-                              learned * FOUR_BITS * where, group, (stage == 3) * here * 1.0,
+        plans = self.gradients
+        if plans.any():
+            for words, when, in_node in (
+                ("", "step", ~nbytes),
+                (" each time", "unit backward", nbytes),
+            ):
+                yield Message(f"{prefix}gradients in 4 bits{words}", "reduce_scatter",
+                              learned * FOUR_BITS * plans, group, (stage == 3) * in_node * 1.0,
                               when=when, hides=under, by="two_hop",
-                              stands_for=dense * where)  # fmt: skip
+                              stands_for=dense * plans)  # fmt: skip
 
 
 def _dividing(data: Data) -> Array:
     """Neighbours that hold weights: what does not divide is refused, and priced as what does."""
-    every, near = (np.asarray(each).astype(int) for each in (data.degree, data.hpz))
+    every, near = (np.asarray(column).astype(int) for column in (data.degree, data.hpz))
     return np.asarray(np.gcd(every, np.maximum(near, 1)))
 
 
@@ -115,21 +118,21 @@ def passes(data: Data, shard: Shard, width: float) -> Array | float:
     return np.asarray(sharing * (weights + plan.gradients * (width + 2 * FOUR_BITS)))
 
 
-def rules(data: Data, batch: Array, beside: Any) -> Iterator[Rule]:
+def rules(data: Data, batch: Array, axes: Any) -> Iterator[Rule]:
     """ZeRO-3 along the data axis alone, in groups that divide it."""
     if not fewer(data):
         return
     used = ((np.asarray(data.quantize) > 0) | (np.asarray(data.hpz) > 1)) & (
         np.asarray(data.degree) > 1) & (batch > 0)  # fmt: skip
-    others = np.zeros_like(used)
+    other_knobs = np.zeros_like(used)
     for name in ("context", "spatial", "expert", "sharded"):
-        others = others | (np.asarray(beside[name].degree) > 1)
+        other_knobs = other_knobs | (np.asarray(axes[name].degree) > 1)
     near = np.asarray(data.hpz) > 1
     uneven = (np.asarray(data.degree) % np.maximum(data.hpz, 1) > 0) | (
         np.asarray(data.hpz) >= data.degree)  # fmt: skip
-    for broken, what in (
+    for broken, complaint in (
         (used & (np.asarray(data.zero) != 3), "quantize and hpz are of weights shared out: zero=3"),
-        (used & others, "quantize and hpz go with replicas along `data` alone"),
+        (used & other_knobs, "quantize and hpz go with replicas along `data` alone"),
         (used & near & uneven, "hpz divides the data degree, and is less"),
     ):
-        yield Rule.never(broken, what)
+        yield Rule.never(broken, complaint)
