@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.api.arguments import check_batch, names_of, plans_of, texts_of
 from oracle.ask import placing, search
-from oracle.ask.compressing import compressed
 from oracle.ask.largest import largest_batch
 from oracle.ask.spending import PAID
 from oracle.models.model import model as load_model
@@ -181,7 +180,12 @@ def recommend(
             fastest=fastest, risk=risk,
         )  # fmt: skip
 
-    found = compressed(ranked, int(top)) if compress == "allowed" else ranked(int(top))
+    if compress == "allowed":
+        from oracle.ask.compressing import compressed
+
+        found = compressed(ranked, int(top))
+    else:
+        found = ranked(int(top))
     if place is None and nodes is None:
         return found
     return placing.ranked(found, place or "block", int(top))

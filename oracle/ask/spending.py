@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from oracle.ask.ranking import Ranking
 from oracle.run.costs import Costs, costs, price_of
-from oracle.run.limits import Limits
 from oracle.run.spent import costs_of, places
-from oracle.run.target import Length, training
 from oracle.spec.document import refusal
 from oracle.spec.system import System
+
+if TYPE_CHECKING:
+    from oracle.run.limits import Limits
+    from oracle.run.target import Length
 
 PAID = {"money": "a price (`--price`)", "energy": "the power of its device (`device.power.busy`)",
         "carbon": "a grid (`--grid`) and the power of its device"}  # fmt: skip
@@ -50,6 +52,8 @@ def ranked(ranking: Ranking, objective: str, top: int) -> Ranking:
 
 def within(ranking: Ranking, end: Length, limits: Limits, top: int) -> Ranking:
     """The same plans, those first under which the whole training keeps to its limits."""
+    from oracle.run.target import training
+
     shown = ranking.estimate
     over = [bool(limits.over(training(shown, row, end))) for row in range(len(shown))]
     order = np.argsort(over, kind="stable")[:top].tolist()

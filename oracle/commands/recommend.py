@@ -175,11 +175,12 @@ def tried(asked: argparse.Namespace) -> Sequence[Tried]:
 
 def best_training(ranking: Ranking, asked: argparse.Namespace) -> Training | None:
     """The whole training under the best plan, where its end was said."""
-    if not len(ranking):
+    said = length_options(asked)
+    if not len(ranking) or not any(value not in (None, False) for value in said.values()):
         return None
     from oracle.run.target import length, training
 
-    end = length(ranking.estimate, 0, **length_options(asked))
+    end = length(ranking.estimate, 0, **said)
     return None if end is None else training(ranking.estimate, 0, end)
 
 
@@ -266,9 +267,20 @@ def keeps(ranking: Ranking, one: Training | None, limits: Limits) -> bool:
     return any(not limits.over(training(ranking.estimate, row, one.length)) for row in rows)
 
 
+def _of_whole_training(
+    training: Training | None, limits: Limits, fewer_devices: Any
+) -> list[str]:  # fmt: skip
+    """Whether limits are kept, and what fewer devices would take, in words."""
+    if not (training and limits) and not fewer_devices:
+        return []
+    from oracle.show.choose import front_text, kept_text
+
+    kept = [kept_text(training, limits)] if training and limits else []
+    return [*kept, *([front_text(fewer_devices)] if fewer_devices else [])]
+
+
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.run.limits import Limits
-    from oracle.show.choose import front_text, kept_text
     from oracle.show.provenance import signed
     from oracle.show.text import ranking_text
     from oracle.show.training import rivals
@@ -297,8 +309,7 @@ def run(asked: argparse.Namespace) -> Answer:
     also = [*([f"  compress  {paid.words if paid else untold}"]
               if asked.compress == "allowed" else []),
             *([f"  others    {rivals(others)}"] if others else []),
-            *([kept_text(one, limits)] if one and limits else []),
-            *([front_text(less)] if less else [])]  # fmt: skip
+            *_of_whole_training(one, limits, less)]  # fmt: skip
     return formatted(
         asked, lambda: ranking_text(ranking, asked, one, found, also),
         lambda: signed(whole_answer(ranking, asked, one, found, others, limits, less), asked),

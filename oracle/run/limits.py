@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
-from oracle.run.target import Training
 from oracle.spec.document import refusal
 from oracle.spec.doubt import NINETY
 from oracle.spec.units import show
+
+if TYPE_CHECKING:
+    from oracle.run.target import Training
 
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oracle.ask.placing import Placing
 from oracle.predict.estimate import Estimate
 from oracle.spec.units import show
+
+if TYPE_CHECKING:
+    from oracle.ask.placing import Placing
 
 LEAST = 1e-3  # of an iteration: less is not worth a word
 

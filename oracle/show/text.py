@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oracle.ask.batches import Tried
-from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
 from oracle.predict.columns import PARTS
 from oracle.predict.estimate import Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
-from oracle.run.target import Training
 from oracle.show.partitions import rooms, table
 from oracle.show.placing import otherwise, placed
 from oracle.show.rates import epoch, rate, sure
@@ -27,6 +24,11 @@ from oracle.show.reading import reads
 from oracle.show.terminal import fit, width, wrapped
 from oracle.show.training import ends, failures, tried
 from oracle.spec.units import several, show
+
+if TYPE_CHECKING:
+    from oracle.ask.batches import Tried
+    from oracle.ask.ranking import Ranking
+    from oracle.run.target import Training
 
 SCREEN = 24  # lines of the first one
 SUPERLATIVES = {

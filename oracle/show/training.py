@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from oracle.ask.batches import Tried
-from oracle.ask.optimizers import Rival
-from oracle.run.checkpoints import Saving
-from oracle.run.costs import Costs
-from oracle.run.failures import Goodput
-from oracle.run.goodput import Shares
 from oracle.run.limits import words
-from oracle.run.target import Training
 from oracle.spec.units import number, show
+
+if TYPE_CHECKING:
+    from oracle.ask.batches import Tried
+    from oracle.ask.optimizers import Rival
+    from oracle.run.checkpoints import Saving
+    from oracle.run.costs import Costs
+    from oracle.run.failures import Goodput
+    from oracle.run.goodput import Shares
+    from oracle.run.target import Training
 
 LEAST = 5e-5  # of the time, that is shown
 WORDS = {"waiting": "waiting for spares", "away": "replicas away"}
