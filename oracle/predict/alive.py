@@ -91,38 +91,27 @@ class Rows:
 
     @classmethod
     def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
-        model, micro = shard.model, shard.micro
-        kept_bytes, none = kept_rows(shard), np.zeros((1, len(model)))
-        core = masks.attention(model)
-        outputs = micro * shard.y * shard.delta  # q, k, v in and the result stay
-        input_bytes = micro * shard.x * shard.delta * np.ones(len(model))
-        rest, own_bytes = kept_bytes, none
-        if mode == SELECTIVE:
-            own_bytes = np.maximum(kept_bytes - outputs, 0) * core
-            rest = kept_bytes - own_bytes
-        elif mode == FULL:
-            rest = none
-        elif mode == OPERATORS:
-            rest = kept_by_operators(shard)
-        remakes = mode in (FULL, OPERATORS)
-        kept_bytes, rest, own_bytes, input_bytes = map(
-            np.atleast_2d, (kept_bytes, rest, own_bytes, input_bytes)
-        )
-        moving = working_rows(shard, workspace)
-        handed, output_bytes = handed_rows(shard), made_rows(shard, model)
+        """Under a kind of recomputation."""
+        kept_bytes, none = np.atleast_2d(kept_rows(shard)), np.zeros((1, len(shard.model)))
+        input_bytes = np.atleast_2d(shard.micro * shard.x * shard.delta * np.ones(len(shard.model)))
         borders = shard.software.borders
         held_share = borders.held / np.atleast_2d(shard.spread if borders.scattered else 1.0)
         return cls(
-            kept_bytes,
-            rest,
-            own_bytes,
-            moving,
-            handed,
-            input_bytes,
-            output_bytes,
-            remakes,
-            held_share,
-        )
+            kept_bytes, kept_bytes, none, working_rows(shard, workspace), handed_rows(shard),
+            input_bytes, made_rows(shard, shard.model), False, held_share,
+        ).under(shard, mode)  # fmt: skip
+
+    def under(self, shard: Shard, mode: int) -> Rows:
+        """The same under another kind than none."""
+        if mode == SELECTIVE:
+            outputs = shard.micro * shard.y * shard.delta  # q, k, v in and the result stay
+            own_bytes = np.maximum(self.kept - outputs, 0) * masks.attention(shard.model)
+            return replace(self, rest=self.kept - own_bytes, own=own_bytes)
+        if mode == FULL:
+            return replace(self, rest=0 * self.own, again=True)
+        if mode == OPERATORS:
+            return replace(self, rest=np.atleast_2d(kept_by_operators(shard)), again=True)
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,22 +204,31 @@ class Chunks:
 
     @classmethod
     def under(
-        cls, mode: int, shard: Shard, stages: Stages, workspace: tuple[Array, Array] | None
-    ) -> Chunks:  # fmt: skip
-        """Under a kind of recomputation; of units that choose for themselves, if all keep.
+        cls, modes: Sequence[int], shard: Shard, stages: Stages,
+        workspace: tuple[Array, Array] | None,
+    ) -> list[Chunks]:  # fmt: skip
+        """Under each kind of recomputation; of units that choose for themselves, if all keep."""
+        rows = Rows.of(shard, NONE, workspace)
+        usual = None if {*modes} <= {SELECTIVE, FULL, OPERATORS} else cls.of(stages, rows)
+        by_mode = []
+        for mode in modes:
+            if mode == STAGE:
+                assert usual is not None
+                by_mode.append(usual.made_again(stages, rows))
+            else:
+                other = rows.under(shard, mode)
+                by_mode.append(usual if other is rows and usual else cls.of(stages, other))
+        return by_mode
 
-        A stage that is made again keeps what each chunk was given, and runs back as if all of it
-        had been kept.
+    def made_again(self, stages: Stages, rows: Rows) -> Chunks:
+        """Of stages that are made again: they keep what each chunk was given, and run back as if
+        all of it had been kept.
         """
-        rows = Rows.of(shard, NONE if mode in (STAGE, BEST) else mode, workspace)
-        chunks = cls.of(stages, rows)
-        if mode != STAGE:
-            return chunks
         first = stages.seated(stages.first(rows.given[:, stages.begin]))
         rest = first + stages.seated(sent(stages, rows))
         turns = {kind: rest if kind == "forward" else first + chunk_bytes
-                 for kind, chunk_bytes in chunks.turns.items()}  # fmt: skip
-        return cls(rest, chunks.made + first, turns)
+                 for kind, chunk_bytes in self.turns.items()}  # fmt: skip
+        return Chunks(rest, self.made + first, turns)
 
 
 def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
@@ -312,7 +310,7 @@ def peaks(
     trains = not shard.model.training.forward  # else nothing is kept, nor made again
     mode = plan.axis("recompute").mode[:, 0].astype(int) * trains
     present, mode_number = np.unique(mode, return_inverse=True)
-    parts = [Chunks.under(mode_kind, shard, stages, workspace) for mode_kind in present.tolist()]
+    parts = Chunks.under(present.tolist(), shard, stages, workspace)
     width = max(len(part.rest) for part in parts)
     shard_row = mode_number.ravel() * width + (alike if width > 1 else 0)
     every, kind = orders(plan)

@@ -54,6 +54,7 @@ def ranking_text(
     table_head, table = ranking_table(shown, likely)
     answer = fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking, whole)}: "
                   f"{_interval(shown, 0)} an iteration{epoch(shown, 0)}")  # fmt: skip
+    fitting = f"{ranking.fitting} of {ranking.tried} products of strategies fit"
     lines = [
         head,
         *map(fit, otherwise(shown)),
@@ -73,9 +74,7 @@ def ranking_text(
         table_head,
         *(line for lines in table for line in lines),
         *_legend(shown),
-        fit(
-            f"{ranking.fitting} of {ranking.tried} products of strategies fit, {_others(ranking)}."
-        ),
+        fit(f"{fitting}, {_others(ranking)}."),
     ]
     if asked is not None and getattr(asked, "everything", False):
         lines += ["", "These do not:", *_misses(ranking.misses)]
@@ -144,9 +143,8 @@ def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
 
 
 def _head(shown: Estimate, ranking: Ranking) -> str:
-    model, system = shown.model, shown.system
+    model, system, options = shown.model, shown.system, shown.options
     data = f" of {model.dataset.name}" if model.dataset else ""
-    options = shown.options
     ideal = ", ideal assumptions" if options.ideal else ""
     return fit(f"{model.title or model.name} on {system.title or system.name}: "
                 f"{several(ranking.devices, 'device')}, "
