@@ -36,11 +36,10 @@ from oracle.predict.workload import split
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-BLOCK = 2**18  # stages of plans at a time, so that memory stays flat
-ROWS = 2**16  # and of them those of plans whose rows may differ, so that temporaries stay in cache
+BLOCK = 2**18  # stages of a table, in all ways to cut them, so that memory stays flat
+ROWS = 2**16  # stages or layers of plans whose rows differ, so that temporaries stay in cache
 SPAN = 2**17  # plans among which those that are alike are looked for
 LEAST = 2**7  # plans of a table, as long as there are so many
-TOGETHER = 2**10  # plans that are priced together whatever the width of their pipelines
 Pool: TypeAlias = Shared | Unlike
 
 
@@ -48,9 +47,9 @@ def blocks(
     model: Model, system: System, plan: Plan, options: Options, lines: Lines | None = None,
     most_seconds: float = np.inf,
 ) -> Iterator[tuple[Array, Block]]:  # fmt: skip
-    """(row numbers, estimate) of a table of plans after the other.
+    """Yield the estimate of one table of plans after the other, with the rows that it is of.
 
-    Plans whose own work alone takes more than `most_seconds` seconds are left out.
+    Plans whose own work alone takes more than `most_seconds` are left out.
     """
     model = model.under(options.software.kernels)
     lines = lines or _network(options)
@@ -92,8 +91,9 @@ def _on_several(
 
 
 def _cut(shared: Pool, plans: Array) -> Block:
-    """Plans cut the way in which each is fastest; of a model that is no chain, and does not fit so,
-    the fastest way in which it does.
+    """Each plan cut the way in which it is fastest.
+
+    Of a model that is no chain a plan that does not fit so is cut the fastest way in which it does.
     """
     cuts = shared.cuts
     which, way = cuts.fastest(plans, lambda *pairs: shared.block(*pairs).seconds, shared.bound)
@@ -129,24 +129,20 @@ def tables(model: Model, plan: Plan, options: Options) -> Iterator[Array]:
     """
     for begin in range(0, len(plan), SPAN):
         rows = np.arange(begin, min(begin + SPAN, len(plan)))
-        if len(rows) <= TOGETHER:
+        some = plan[rows] if len(rows) < len(plan) else plan
+        stages = some.axis("pipeline").degree[:, 0] * Cuts.of(model, some, options).count
+        if stages.sum() <= BLOCK:
             yield rows
             continue
-        span_plans = plan[rows]
-        stages = (
-            span_plans.axis("pipeline").degree[:, 0] * Cuts.of(model, span_plans, options).count
-        )
         power = np.ceil(np.log2(stages)).astype(int)
-        for group_power in np.unique(power).tolist():
-            yield from _pieces(plan, rows[power == group_power], 2**group_power, len(model))
+        for exponent in np.unique(power).tolist():
+            yield from _pieces(plan, rows[power == exponent], 2**exponent, len(model))
 
 
 def _pieces(plan: Plan, rows: Array, stages: int, layers: int) -> Iterator[Array]:
     """Plans of so many stages and layers, those of the same rows side by side, cut into tables."""
-    piece_plans = plan[rows]
-    kind = distinct(
-        piece_plans.columns(lambda axis, knob: knob not in axis.timing + axis.state_knobs)
-    )[1]
+    numbers = plan[rows].columns(lambda axis, knob: knob not in axis.timing + axis.state_knobs)
+    kind = distinct(numbers)[1]
     order = np.argsort(kind, kind="stable")
     begin, ordered = 0, kind[order]
     plans, kinds = max(BLOCK // stages, LEAST), max(ROWS // max(stages, layers), LEAST)
@@ -165,7 +161,7 @@ def seconds(
 ) -> Array:
     """Seconds of a step of each plan, and nothing else of it."""
     plan_seconds = np.empty(len(plans))
-    for plan, rows in table(plans, [float(plan_of_one.batch[0, 0]) for plan_of_one in plans]):
+    for plan, rows in table(plans, [float(each_plan.batch[0, 0]) for each_plan in plans]):
         for row_numbers, part in blocks(model, system, plan, options, lines):
             plan_seconds[np.array(rows)[row_numbers]] = part.seconds
     return plan_seconds

@@ -77,9 +77,8 @@ class Cuts:
             return which, way
         least_seconds, priced_seconds = bound(plans[which], way), np.full(len(which), np.inf)
         best, rank = np.full(len(plans), np.inf), np.empty(len(which), int)
-        rank[np.lexsort((least_seconds, which))] = (
-            way - self.begin[plans[which]]
-        )  # of a plan's ways
+        by_bound = np.lexsort((least_seconds, which))
+        rank[by_bound] = way - self.begin[plans[which]]  # among a plan's ways
         for begin, end in pairwise([0, *LOOKS, np.inf]):
             hopeful = least_seconds < best[which] * (1 - TIE)
             looked_at = np.flatnonzero((rank >= begin) & (rank < end) & hopeful)
