@@ -69,7 +69,7 @@ def test_only_plans_that_take_longer_are_left_out(name: str, system: Any, count:
     left = 0
     for most in np.quantile(seconds, (0.02, 0.2)).tolist():
         priced = np.zeros(len(plan), bool)
-        for rows, part in evaluate.blocks(model, machine, plan, options, most=most):
+        for rows, part in evaluate.blocks(model, machine, plan, options, most_seconds=most):
             priced[rows] = True
             assert np.allclose(part.seconds, seconds[rows], rtol=1e-12)
         assert priced[lawful & (seconds <= most)].all()
