@@ -422,6 +422,14 @@ def test_two_ranks_measured_between_nodes_were_not_on_one_node():
     assert line.per_byte == pytest.approx(2 / 11e9)
 
 
+def test_a_latency_that_was_measured_as_none_stays_none():
+    free = entry(op="sendrecv", algorithm="direct", bandwidth=11e9, ranks=(2, 2), base=1e-6,
+                 latency=0.0)  # fmt: skip
+    levels = level("node", 4, 50e9, latency=0.0), level("all", 64, 12.5e9, ports=2, latency=0.0)
+    (line,) = lines(system(*levels, collectives=(free,)), "sendrecv", ((2, 4),), 8)
+    assert line.start == pytest.approx(1e-6)
+
+
 @pytest.mark.parametrize("change", [
     {"bandwidth": 2}, {"ports": 2}, {"latency": 0.5},
 ])  # fmt: skip

@@ -510,3 +510,14 @@ def test_a_pipeline_is_cut_the_way_in_which_it_is_fastest() -> None:
         best = min(tried, key=lambda one: one.seconds[0])
         assert whole.seconds[row] == pytest.approx(best.seconds[0], rel=1e-12)
         assert whole.memory[row] == pytest.approx(best.memory[0], rel=1e-12)
+
+
+def test_what_follows_the_last_block_is_cut_off_at_most_once() -> None:
+    """Launchers put the head behind one edge; more chunks than pieces must be somewhere."""
+    for name, last_block in (("qwen3-30b-a3b", 49), ("deepseek-v3", 65), ("nemotron-h-8b", 25)):
+        model = oracle.model(name)
+        for p, v in ((2, 1), (8, 2), (2, 12)):
+            for edges in ways_to_cut(model, p, v, False):
+                assert sum(edge >= last_block for edge in edges[1:-1]) <= 1, (name, edges)
+    units = len(model.units[1])
+    assert ways_to_cut(model, units, 1, False) == (tuple(range(units + 1)),)

@@ -9,6 +9,7 @@ import pytest
 import oracle
 from oracle.executor.supported import unsupported
 from oracle.plan.plan import parse
+from oracle.spec.document import SpecError
 
 FLOP, MOVED = 1e12, 2e9  # of a sample, forward
 
@@ -77,3 +78,8 @@ def test_positions_worked_on_one_by_one_are_cut_with_their_tensor() -> None:
 def test_the_executor_names_what_it_cannot_run() -> None:
     (why,) = unsupported(tokens(flop=FLOP), parse("data:2", 8.0))
     assert why == "operators that are counted, not described, are not run: odd at body, net.py:3"
+
+
+def test_what_makes_no_channels_is_refused() -> None:
+    with pytest.raises(SpecError, match="`made` says no channels"):
+        tokens(made=[])

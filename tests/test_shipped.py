@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import yaml
 
+import oracle
 from oracle.models.model import model, network
 from oracle.network.topology import KINDS, Topology
 from oracle.plan.launchable import software
 from oracle.run.workflow import workflow
 from oracle.spec import catalogue
 from oracle.spec.basis import WORDS, basis
+from oracle.spec.document import SpecError
 
 FOLDERS = ("datasets", "devices", "models", "software", "systems", "workflows")
 FILES = [path for folder in FOLDERS for path in catalogue.shipped(folder).values()]
@@ -311,3 +313,16 @@ def shared_collectives(named: Any) -> list[dict[str, Any]]:
         (folder / f"{named}.yaml").read_text(encoding="utf-8")
     )["collectives"]
     return found
+
+
+def test_inputs_of_an_extent_less_are_priced_or_refused() -> None:
+    """Layers that need a sequence say so where channels are all that they are given."""
+    specs = [yaml.safe_load(path.read_text()) for path in catalogue.shipped("models").values()]
+    refusals = 0
+    for spec in (spec for spec in specs if len(spec.get("input", ())) > 1):
+        spec["input"] = spec["input"][:-1]
+        try:
+            assert oracle.estimate(spec, "dgx-a100", "data:1", batch=1).seconds[0] > 0
+        except SpecError:
+            refusals += 1
+    assert refusals > 5

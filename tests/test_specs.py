@@ -579,3 +579,9 @@ def test_a_whole_number_too_large_for_a_float_is_refused(tmp_path: Path, digits:
     with pytest.raises(SpecError, match="out of range") as told:
         oracle.model(str(path))
     assert [fault.place.line for fault in told.value.faults] == [5]
+
+
+@pytest.mark.parametrize("factor", ["tree: 0", "few: 0", "bandwidth: {LL: 0}"])
+def test_a_library_of_no_bandwidth_is_refused(tmp_path: Path, factor: str) -> None:
+    library = f"library:\n  - {{level: node, source: made up, {factor}}}\n"
+    assert "of 0 leaves no bandwidth" in str(refused(tmp_path, SYSTEM + library))

@@ -60,9 +60,12 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
         inner = combinations(range(1, len(ends)), min(p * v, len(ends)) - 1)
         return tuple((0, *edges, len(ends)) for edges in inner)
     parts = (model.mac, model.x + model.y, np.ones(len(model)))
-    unit_loads = [counts @ part for part in parts]
+    chunks = min(p * v, len(ends))
+    first_units = pieces_of(model, chunks)
+    unit_loads = [np.add.reduceat(counts @ part, first_units) for part in parts]
+    ends = np.append(ends[first_units[1:] - 1], ends[-1])
     flop, moved, kernels = (units / max(units.sum(), 1.0) for units in unit_loads)
-    all_bytes, chunks = max(unit_loads[1].sum(), 1.0), min(p * v, len(ends))
+    all_bytes = max(unit_loads[1].sum(), 1.0)
     shares, dear = (np.array(part) for part in zip(*LOADS, strict=True))
     loads = shares @ np.array([flop, moved, kernels])
     if model.pieces.links.plain:
@@ -83,8 +86,23 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
         device = device_of(dealt.shape[1] - 1, p, vee)
         dealt = np.array([levelled(*unit_loads, device)
                           for unit_loads in zip(dealt, loads, received, strict=True)])  # fmt: skip
+    dealt = np.append(first_units, len(counts))[dealt]
     ways = dict.fromkeys(tuple(edges) for edges in dealt.tolist())
     return tuple(ways if model.pieces.links.plain else beside(list(ways), loads))
+
+
+def pieces_of(model: Model, chunks: int) -> Array:
+    """The first unit of each piece that a pipeline is cut between: every unit is a piece.
+
+    But what follows the last block of a transformer stays whole, as launchers keep it, unless
+    there are more chunks than pieces.
+    """
+    counts, attends = model.units[0], np.array([row.work == "attention" for row in model.rows])
+    if not model.pieces.links.plain or not attends.any():
+        return np.arange(len(counts))
+    last_block = np.flatnonzero(counts @ (attends | model.folded))[-1]
+    pieces = min(last_block + 2, len(counts))
+    return np.arange(pieces if chunks <= pieces else len(counts))
 
 
 def beside(ways: Sequence[tuple[int, ...]], loads: Array) -> Iterator[tuple[int, ...]]:

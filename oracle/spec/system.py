@@ -76,6 +76,12 @@ class Library:
     ranks: tuple[Count, ...] = ()  # range covered
     sizes: tuple[Bytes, ...] = ()
 
+    def check(self) -> Iterator[Clash]:
+        factors = {f"bandwidth.{name}": factor for name, factor in self.bandwidth.items()}
+        for name, factor in {**factors, "tree": self.tree, "few": self.few}.items():
+            if not factor:
+                yield Clash(name, f"a factor `{name}` of 0 leaves no bandwidth", "more than 0")
+
 
 @dataclass(frozen=True, slots=True)
 class Collectives:

@@ -32,6 +32,13 @@ class Misfit(ValueError):
     """A layer that its input's shape does not fit."""
 
 
+def tokens_of(shape: Shape) -> int:
+    """The length of a sequence; a Misfit where there are channels alone."""
+    if not shape.extents:
+        raise Misfit("a sequence of tokens is wanted, and this has channels alone")
+    return shape.extents[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row of a model's columns: one kernel's work for one sample, at full size."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.models.layers.base import Layer, Misfit, Row, Shape, tokens_of
 from oracle.spec.schema import Count
 
 
@@ -30,14 +30,14 @@ class Cross(Layer):
             raise Misfit(f"{self.heads} heads do not divide {shape.channels} channels")
         inner = self.heads * (self.width or shape.channels // self.heads)
         name, mixed = self.name or "cross", replace(shape, channels=inner)
-        keys, both = memory.extents[0], replace(memory, channels=2 * inner)
+        keys, both = tokens_of(memory), replace(memory, channels=2 * inner)
         yield Row(f"{name}.q", "cross", "gemm", shape, mixed, role="column", needs="x", entry=True,
                   weights=(shape.channels + self.bias) * inner, adds=self.fused,
                   bias=self.bias)  # fmt: skip
         yield Row(f"{name}.kv", "cross", "gemm", memory, both, role="column", needs="x", entry=True,
                   weights=(memory.channels + self.bias) * 2 * inner, adds=self.fused,
                   bias=self.bias)  # fmt: skip
-        scores = float(self.heads * shape.extents[0] * keys)
+        scores = float(self.heads * tokens_of(shape) * keys)
         yield Row(
             f"{name}.core", "cross", "attention", mixed, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=self.heads, width=inner // self.heads, keys=keys,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.models.layers.base import Layer, Misfit, Row, Shape, tokens_of
 from oracle.spec.schema import Count
 
 
@@ -85,7 +85,7 @@ class Triangle(Layer):
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name, hidden = planes(given), self.name or "triangle", self.hidden
-        places, c = shape.extents[0], shape.channels
+        places, c = tokens_of(shape), shape.channels
         if shape.extents[1] != places:
             raise Misfit(f"{shape} holds no pairs: its extents differ")
         four, two, one = (replace(shape, channels=k * hidden) for k in (4, 2, 1))

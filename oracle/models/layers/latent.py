@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.models.layers.base import Layer, Misfit, Row, Shape, tokens_of
 from oracle.models.layers.plain import Norm
 from oracle.models.layers.tokens import Documents
 from oracle.spec.schema import Between, Count
@@ -50,7 +50,7 @@ class Latent(Layer):
         yield Row(f"{name}.rotary", "attention", "stream", packed, packed, role="heads",
                   reads=(passes, passes), rereads=(passes, passes), takes=(4, 1),
                   pieces=1 if self.fused else 4)  # fmt: skip
-        tokens, mixed = shape.extents[0], replace(shape, channels=self.heads * self.value)
+        tokens, mixed = tokens_of(shape), replace(shape, channels=self.heads * self.value)
         scores = float(self.heads * tokens * tokens)
         keys = min(self.documents.seen, tokens) if self.documents else tokens
         yield Row(

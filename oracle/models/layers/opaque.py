@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Annotated, ClassVar, Literal
 
-from oracle.models.layers.base import Layer, Row, Shape
+from oracle.models.layers.base import Layer, Misfit, Row, Shape
 from oracle.spec.schema import Between, Count, Whole
 
 Much = Annotated[float, Between(0, 1e24)]
@@ -39,6 +39,8 @@ class Opaque(Layer):
     several: ClassVar[bool] = True
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        if not self.made:
+            raise Misfit("`made` says no channels")
         made, size = Shape(self.made[0], self.made[1:], self.tokens), float(prod(self.made))
         plain = self.each and not self.flop and not self.family
         yield Row(

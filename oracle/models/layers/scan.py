@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.models.layers.base import Layer, Misfit, Row, Shape, tokens_of
 from oracle.spec.schema import Count
 
 KEPT_WIDE = 2.0  # elements of 16 bits that one of 32 is
@@ -38,7 +38,7 @@ class Scan(Layer):
         if self.heads % self.groups:
             raise Misfit(f"{self.groups} groups do not divide {self.heads} heads")
         inner, shared = self.heads * self.width, 2 * self.groups * self.state
-        joint, tokens = 2 * inner + shared + self.heads, shape.extents[0]
+        joint, tokens = 2 * inner + shared + self.heads, tokens_of(shape)
         packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
         yield Row(f"{name}.in", "scan", "gemm", shape, packed, role="column", needs="x",
                   weights=shape.channels * joint)  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from oracle.models.layers.base import Layer, Misfit, Row, Shape, Work
+from oracle.models.layers.base import Layer, Misfit, Row, Shape, Work, tokens_of
 from oracle.spec.schema import Between, Count, Whole
 
 # tokens of the fullest device that experts are dealt to over the mean; 1: assumed balanced
@@ -46,7 +46,7 @@ class Position(Layer):
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape = given[0]
-        made = replace(shape, extents=(shape.extents[0] + self.extra_tokens,), tokens=True)
+        made = replace(shape, extents=(tokens_of(shape) + self.extra_tokens,), tokens=True)
         weights = made.size + self.extra_tokens * shape.channels
         yield Row(self.name or "position", "position", "stream", shape, made, weights=weights,
                   reads=(1, 2), rereads=(1, 1))  # fmt: skip
@@ -105,7 +105,7 @@ class Attention(Layer):
         shape, name = given[0], self.name or "attention"
         if len(shape.extents) != 1:
             raise Misfit(f"attention runs over one extent of tokens, its input is {shape}")
-        kv_heads, tokens = self.kv_heads or self.heads, shape.extents[0]
+        kv_heads, tokens = self.kv_heads or self.heads, tokens_of(shape)
         if self.heads % kv_heads:
             raise Misfit(f"{kv_heads} key-value heads do not divide {self.heads} heads")
         if self.width is None and shape.channels % self.heads:
@@ -217,7 +217,7 @@ class Moe(Layer):
                   sequence=shape.tokens, entry=True, bias=self.bias,
                   extra_bytes=(4.0 + 8 + 8) * k * math.prod(shape.extents))  # fmt: skip
         # a copy of each token for each visit: the experts' rows are `active` times as many
-        sent = replace(shape, extents=(shape.extents[0] * k,))
+        sent = replace(shape, extents=(tokens_of(shape) * k,))
         up = replace(sent, channels=self.ffn * (1 + self.gated))
         mid = replace(sent, channels=self.ffn)
 

@@ -37,7 +37,8 @@ def fitted(
         seen = min(max(p, low), high)  # its bandwidth was measured at no other rank count
         was, packed = _measured(system, op, entry, seen)
         start = entry.base + _counted(form, "steps", p, to_a_node) * entry.latency
-        start *= _latency(system, entry.level) / _latency(system.as_calibrated, entry.level)
+        if (measured := _latency(system.as_calibrated, entry.level)) > 0:
+            start *= _latency(system, entry.level) / measured
         volume = _counted(form, "volume", seen, packed)
         slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
