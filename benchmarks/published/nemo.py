@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from benchmarks.published.megatron import grid
@@ -22,7 +23,7 @@ SHIPPED = {
     "GPT3-175B": "gpt3-175b", "GPT-3 175B": "gpt3-175b",
     "LLAMA2-7B": "llama2-7b", "LLAMA2-13B": "llama2-13b", "LLAMA2-70B": "llama2-70b",
     "LLAMA3-8B": "llama3-8b", "Llama-3.1 8B": "llama3-8b", "LLAMA3-70B": "llama3-70b",
-    "Qwen3_30B_a3B": "qwen3-30b-a3b",
+    "Qwen3_30B_a3B": "qwen3-30b-a3b", "LLAMA3_70B": "llama3-70b", "DeepSeekV3": "deepseek-v3",
 }  # fmt: skip
 # layers, hidden, heads: GPTConfig5B and GPTConfig20B of github.com/NVIDIA/NeMo,
 # nemo/collections/llm/gpt/model/base.py; vocabulary as arXiv 2104.04473, section 5.1
@@ -47,14 +48,19 @@ def network(name: str, sequence: int) -> dict[str, Any]:
     return spec
 
 
-def cluster(gpus: int, card: str) -> dict[str, Any]:
-    """Eos, with as many units as a run had, and the card that it had."""
-    spec = written("dgx-h100", "systems")
-    if "H200" in card:
-        spec["device"] = "h200-sxm5"
-    pod = spec["levels"][-1]
-    pod["devices"] = max(pod["devices"], gpus)
+def cluster(gpus: int, device: str = "", system: str = "dgx-h100") -> dict[str, Any]:
+    """A system with as many units as a run had, and the device that it had."""
+    spec = written(system, "systems")
+    spec["device"] = device or spec["device"]
+    for below, level in pairwise(({"devices": 1}, *spec["levels"])):
+        if level is spec["levels"][-1] and gpus > level["devices"]:
+            level["devices"] = -(-gpus // below["devices"]) * below["devices"]
     return spec
+
+
+def card(row: Row) -> str:
+    """The device of a run on H100 or H200, where it is not the one that Eos has."""
+    return "h200-sxm5" if "H200" in row["accelerator_model_name"] else ""
 
 
 def plans(row: Row, layers: int, gpus: int, batch: int) -> list[str]:
@@ -88,6 +94,37 @@ def nemo(found: list[Row]) -> Iterator[Case]:
                    others=tuple(others), software=NEMO)  # fmt: skip
 
 
+# systems of GPUs; GB300 are racks of GB200 with the device of a B300 while no spec is theirs
+RACKS = {"B200": ("dgx-b200", ""), "B300": ("dgx-b300", ""), "GB200": ("gb200-nvl72", ""),
+         "GB300": ("gb200-nvl72", "b300-sxm")}  # fmt: skip
+# FP8-CS: one current scale a tensor
+WIDTHS = {"BF16": "bf16", "FP8-CS": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "NVFP4": "nvfp4"}
+
+
+@table("nemo_blackwell", "nemo_blackwell*.csv", "MAPE ≤ 12 %, no misfits")
+def blackwell(rows_read: list[Row]) -> Iterator[Case]:
+    """Mixtures of experts and Llama 3 70B on B200, B300, GB200 and GB300, by release."""
+    for row in rows_read:
+        name, _, heads = row["model"].partition(" ")
+        if name not in SHIPPED:
+            continue
+        gpus, batch, sequence = (number(row, key) for key in ("gpus", "global_batch", "seq_len"))
+        model = network(name, sequence)
+        if name == "DeepSeekV3" and heads == "(w/o MTP)":
+            model["transformer"].pop("predicts", None)
+        if row["task"] == "LoRA":
+            model["train"] = "lora:32:qkv"
+        if row["task"] != "pretraining":
+            model["transformer"]["documents"] = SQUAD
+        first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
+        system, device = RACKS[row["gpu"]]
+        rate = float(row["tokens_per_s_per_gpu"]) * gpus
+        yield Case((row["model"], row["gpu"], row["precision"], row["task"], row["release"]), model,
+                   cluster(gpus, device, system), first, batch, batch * sequence / rate,
+                   {"precision": WIDTHS[row["precision"]], "optimizer": "adam"},
+                   others=tuple(others), software=NEMO)  # fmt: skip
+
+
 @table("mlperf_llm", "mlperf_llm*.csv", "MAPE ≤ 10 %")
 def mlperf(found: list[Row]) -> Iterator[Case]:
     """GPT-3 175B on 512 to 10,752 GPUs and Llama-3.1 8B, fp8; the interleave is mostly not said.
@@ -101,7 +138,7 @@ def mlperf(found: list[Row]) -> Iterator[Case]:
         model = network(row["model"].removesuffix(" pretrain"), number(row, "seq_len"))
         first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
         yield Case((row["model"], row["round"], row["system"]), model,
-                   cluster(gpus, row["accelerator_model_name"]), first, batch,
+                   cluster(gpus, card(row)), first, batch,
                    batch * number(row, "seq_len") / float(row["tokens_per_s_derived"]),
                    EIGHT_ADAM, others=tuple(others), software=MLPERF)  # fmt: skip
 
@@ -138,6 +175,6 @@ def mlperf_lora(found: list[Row]) -> Iterator[Case]:
         model = network("LLAMA2-70B", number(row, "seq_len")) | {"train": "lora:16:attention"}
         first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
         yield Case((row["round"], row["system"]), model,
-                   cluster(gpus, row["accelerator_model_name"]), first, batch,
+                   cluster(gpus, card(row)), first, batch,
                    float(row["iter_time_s_derived"]),
                    EIGHT_ADAM, others=tuple(others), software=MLPERF)  # fmt: skip
