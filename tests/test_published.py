@@ -94,4 +94,4 @@ def test_every_table_comes_along_and_holds_what_is_read_alone() -> None:
     assert dict(carry.carried(CARRIED)) == texts
     said = (CARRIED.parent / "README.md").read_text(encoding="utf-8")
     assert not [name for name in texts if f"`{name}`" not in said]
-    assert sum(map(len, texts.values())) < 300_000  # a fresh clone carries them
+    assert sum(map(len, texts.values())) < 500_000  # a fresh clone carries them
