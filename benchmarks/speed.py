@@ -109,7 +109,7 @@ def timed(quick: bool) -> dict[str, dict[str, Any]]:
 def cold(words: list[str], cache: str = "off") -> float:
     """CPU seconds of a fresh process, those of its children included."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    kept["ORACLE_CACHE"] = cache
+    kept["ORACLE_COUNTS"] = cache
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", "oracle", *words], check=True, capture_output=True, env=kept

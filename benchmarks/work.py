@@ -53,7 +53,7 @@ def main() -> int:
 def counted(question: str) -> dict[str, int]:
     """Return the counts of a question that a process of its own answers."""
     # sets are in one order, and nothing is there that another process has counted
-    environment = os.environ | {"PYTHONHASHSEED": "0", "ORACLE_CACHE": "off"}
+    environment = os.environ | {"PYTHONHASHSEED": "0", "ORACLE_COUNTS": "off"}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.work", question],
         check=True, capture_output=True, text=True, cwd=ROOT, env=environment,

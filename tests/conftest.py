@@ -15,7 +15,7 @@ from oracle.models.model import Model
 from oracle.predict.defaults import USUAL
 from oracle.spec.system import System
 
-os.environ["ORACLE_CACHE"] = "off"  # what is counted is counted here
+os.environ["ORACLE_COUNTS"] = "off"  # what is counted is counted here
 # how long an example takes is the machine's matter, which others use too
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plans_drawn import law
 
 import oracle
+from oracle.commands.cli import main
 from oracle.network.contention import kept, lines, price
 from oracle.network.contention.cached import cache_of
 from oracle.network.contention.kept import Kept, kept_of
@@ -24,7 +25,7 @@ PATTERN, DEVICES = ((128, 8),), 1024
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for files, nothing of which is written when this process ends."""
-    monkeypatch.setenv("ORACLE_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setenv("ORACLE_COUNTS", str(tmp_path / "kept"))
     monkeypatch.setattr(kept.atexit, "register", lambda save: None)
     return tmp_path / "kept"
 
@@ -87,10 +88,10 @@ def test_two_processes_keep_what_both_counted(folder: Path) -> None:
 def test_where_no_file_can_be_answers_are_the_same(
     said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ORACLE_CACHE", "off")
+    monkeypatch.setenv("ORACLE_COUNTS", "off")
     offer, store = counted()
     assert store.place is None
-    monkeypatch.setenv("ORACLE_CACHE", said)
+    monkeypatch.setenv("ORACLE_COUNTS", said)
     monkeypatch.setattr(kept.atexit, "register", lambda save: None)
     again, store = counted()
     store.save()
@@ -122,3 +123,15 @@ def test_the_oldest_files_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("dgx-a100", "dgx-h100", "eos"):
         counted(name)[1].save()
     assert len([*folder.iterdir()]) == 2
+
+
+def test_the_flag_says_where_counts_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ORACLE_CACHE", "off")
+    monkeypatch.setattr(kept.atexit, "register", lambda save: save)
+    folder = tmp_path / "counts"
+    assert main(["estimate", "resnet50", "abci", "--plan", "data:4", "--batch", "64",
+                 "--counts", str(folder)]) == 0  # fmt: skip
+    assert kept.folder_of() == folder
+    capsys.readouterr()

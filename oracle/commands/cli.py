@@ -118,6 +118,8 @@ def _run(verb: str, rest: list[str]) -> int:
     try:
         asked, set_elsewhere, warnings = understood(parser, verb, rest)
         colour = asked.color
+        if asked.counts:
+            os.environ["ORACLE_COUNTS"] = asked.counts
         if asked.config and not asked.quiet:
             rows = (f"{k} = {one['value']} ({one['origin']})" for k, one in asked.config.items())
             warnings.append(f"config: {', '.join(rows)}")

@@ -135,6 +135,8 @@ def parser_of(verb: str) -> Parser:
                         help="say what was read, what is set where, how long it took")  # fmt: skip
     shared.add_argument("--color", choices=["auto", "always", "never"], default="auto",
                         metavar="WHEN", help="auto, always or never")  # fmt: skip
+    shared.add_argument("--counts", metavar="FOLDER",
+                        help="where counts of large networks are kept; off keeps none")  # fmt: skip
     return parser
 
 
@@ -165,8 +167,8 @@ def options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 # what a second command says itself, or stands in the names of the model and the system already
 OWN = ("plan", "batch", "batch_per_device", "devices", "output", "to", "form", "as_json", "quiet",
-       "verbose", "color", "title", "width", "sequence", "layers", "vocab", "train", "supposed",
-       "price", "pue", "grid")  # fmt: skip
+       "verbose", "color", "counts", "title", "width", "sequence", "layers", "vocab", "train",
+       "supposed", "price", "pue", "grid")  # fmt: skip
 
 
 def repeated(words: Sequence[str], verb: str) -> list[str]:

@@ -34,7 +34,7 @@ Row = dict[str, str]
 # options that are a matter of the site or of taste; what a run is about is said each time
 SETTINGS = (
     "precision", "optimizer", "dataset", "max-memory", "algorithm", "objective", "top", "format",
-    "color", "jobs", "backend", "timeout",
+    "color", "counts", "jobs", "backend", "timeout",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 Counting the flows of many thousand devices takes longer than all the rest of a question. A file
 holds what the groups of one system came to; its name says what the system is and which code
 counted, so that a file of another system or of older code is never read. Files may be deleted at
-any time. `ORACLE_CACHE` names a folder for them, or says `off`.
+any time. `ORACLE_COUNTS` names a folder for them, or says `off`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def kept_of(system: System) -> Kept:
 
 def folder_of() -> Path | None:
     """The folder for files; none where they are switched off."""
-    said = os.environ.get("ORACLE_CACHE", "")
+    said = os.environ.get("ORACLE_COUNTS", "")
     if said == "off":
         return None
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
