@@ -13,12 +13,13 @@ from plans_drawn import MODELS, drawn, law
 import oracle
 from oracle.ask.space import Space
 from oracle.plan.mesh import distinct
-from oracle.plan.plan import parse
+from oracle.plan.plan import even, join, parse
 from oracle.plan.strategies import strategies
 from oracle.predict import evaluate
 from oracle.predict.block import Block, Work, messages
 from oracle.predict.defaults import options_for
 from oracle.predict.ways import Cuts, first_fastest
+from oracle.spec import catalogue
 from oracle.spec.options import Options
 
 SYSTEM = oracle.system("dgx-a100")
@@ -86,3 +87,36 @@ def test_of_ways_that_tie_the_first_is_taken(name: str, many: bool) -> None:
     which, way = cuts.fastest(np.zeros(1, int), seconds, bound)
     assert way[first_fastest(which, seconds(which, way))].tolist() == [count // 2]
     assert (len(way) == 1) == (len(looked_at) == 2) == many
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_plans_of_every_model_and_software_do_not_depend_on_their_neighbours(count: int) -> None:
+    softwares = sorted(catalogue.shipped("software"))
+    rng = np.random.default_rng(count)
+    for turn, name in enumerate(sorted(catalogue.shipped("models"))):
+        software = softwares[(turn + count) % len(softwares)]
+        options = options_for(oracle.model(name), SYSTEM, any_plan=True, software=software)
+        model = oracle.model(name).under(options.software.kernels)
+        space = Space(model, 8, 64, tuple(strategies()), False)
+        plan = space.plan(drawn(space, count, rng))
+        for rows, block in evaluate.blocks(model, SYSTEM, plan, options):
+            for row, number in enumerate(rows.tolist()):
+                ((_, alone),) = evaluate.blocks(model, SYSTEM, plan[[number]], options)
+                text = f"{name} under {software}: {plan.text(number)}"
+                assert block.seconds[row] == pytest.approx(alone.seconds[0], rel=1e-9), text
+                assert block.held.total[row] == pytest.approx(alone.held.total[0], rel=1e-9), text
+
+
+@pytest.mark.parametrize("software", ["megatron-lm-2020", "megatron-lm-2021"])
+def test_scattered_gradients_have_a_piece_beside_plans_that_keep_theirs(software: str) -> None:
+    """`zero=2` holds a piece of its gradients more, whichever plans stand in its table."""
+    model, plain, scattered = oracle.model("resnet101"), "data:8", "data:8,zero=2"
+    options = options_for(model, SYSTEM, any_plan=True, software=software)
+
+    def total(*texts: str) -> float:
+        plan = join([even(parse(text, 64.0)) for text in texts])
+        ((_, block),) = evaluate.blocks(model, SYSTEM, plan, options)
+        return float(block.held.total[-1])
+
+    assert total(plain, scattered) == pytest.approx(total(scattered), rel=1e-12)
+    assert total(scattered, plain) == pytest.approx(total(plain), rel=1e-12)

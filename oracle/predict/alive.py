@@ -162,13 +162,10 @@ def _unit(model: Model, rows: Rows, piece: Piece) -> tuple[Array, ...]:
 
 
 def _largest(values: Array, moving: Array, rows: Array) -> Array:
-    """The largest of some rows, with its gradients."""
+    """The largest of some rows with its gradients; of rows that tie, that with more of them."""
     if not rows.any():
         return np.full(1, -np.inf + 0j)
-    values, moving = np.broadcast_arrays(values[:, rows], moving[:, rows])
-    largest = values.argmax(axis=-1)[:, None]
-    take = np.take_along_axis
-    return np.asarray(take(values, largest, -1)[:, 0] + 1j * take(moving, largest, -1)[:, 0])
+    return np.asarray(np.max(values[:, rows] + 1j * moving[:, rows], axis=-1))
 
 
 @dataclass(frozen=True, eq=False)

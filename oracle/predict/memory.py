@@ -283,19 +283,19 @@ def _buckets(load: Workload, options: Options) -> Array:
     degree, width = plan.axis("data").degree, software.exchange.buffer(options.precision)
     spread = load.kinds.spread
     # gradients that are not kept whole are in a piece of their own until they are scattered
-    several = np.maximum(software.state.buckets, plan.axis("data").zero == 2)
+    several = np.maximum(software.state.buckets, load.state.zero == 2)
     if not several.any():
         return np.zeros((1, 1))
     if software.exchange.by_unit:
         largest = width * stages.most(stages.units(np.atleast_2d(learned)))
         # where units' weights are gathered, their gradients have been counted beside them
         not_gathered = load.gathered(trained=True) == 0
-        return np.asarray(spread((degree > 1) * several * largest) * not_gathered)
-    buffer = width * stages.total(learned)
+        return np.asarray(several * spread((degree > 1) * largest) * not_gathered)
+    buffer = np.where(degree > 1, width * stages.total(learned), 0.0)
     size = software.exchange.piece(
         software.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
     )
-    return spread(np.where(degree > 1, np.minimum(buffer, several * np.minimum(size, buffer)), 0.0))
+    return np.asarray(np.minimum(spread(buffer), several * spread(np.minimum(size, buffer))))
 
 
 def _ideal(shard: Shard, stages: Stages, gamma: float, among: Array | None) -> Held:

@@ -147,8 +147,9 @@ class Spatial(Strategy):
             inner, cut_shard.y + of_y + np.maximum(window_elements - cut_shard.x, 0.0), of_x
         )
         # a whole sample's gradient and the same by parts, of which each device gets its own
-        spread = np.where(_ends(cut), 2 * shard.y - cut_shard.y, 0.0)
-        handed_whole = _ends(cut) & wanted(shard.model)
+        ends = _ends(cut) & (p > 1)
+        spread = np.where(ends, 2 * shard.y - cut_shard.y, 0.0)
+        handed_whole = ends & wanted(shard.model)
         kept_elements = np.where(
             shard.model.mask(lambda row: "y" in row.needs), 0.0, cut_shard.kept
         )
