@@ -16,7 +16,7 @@ from oracle.plan.in_flight import beside
 from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import parse
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import kept_by_turns
+from oracle.plan.strategies.recompute import recomputed, share_kept
 from oracle.predict import alive
 from oracle.spec import catalogue
 
@@ -81,7 +81,7 @@ def test_bytes_a_weight(
     ("zero", "buffers"),
     [
         (0, 4 * WEIGHTS),  # all gradients once more in their bucket, fp32: 4.2 MB
-        (3, 4 * WEIGHTS + 2 * 4 * WEIGHTS),  # and fp32 gradients of two gathered units
+        (3, 4 * WEIGHTS + 2 * 2 * WEIGHTS),  # and of two gathered units, as they are sent
     ],
 )
 def test_buckets_lie_beside_the_gradients(zero: int, buffers: int) -> None:
@@ -201,7 +201,7 @@ def test_attention_of_one_kernel_is_kept_by_operators() -> None:
     assert layer("recompute:operators", flash=True) == 18 * SBH + 4 * HEADS * SEQUENCE * BATCH
 
 
-def test_matrices_that_stand_apart_are_kept_by_turns() -> None:
+def test_matrices_that_stand_apart_are_share_kept() -> None:
     """q and v of q, k, v; w1 and w2 of w1, w3, w2: the order in which torchtitan calls them."""
     spec = {"name": "t", "source": "here", "transformer": {
         "layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 160, "gated": True,
@@ -209,10 +209,24 @@ def test_matrices_that_stand_apart_are_kept_by_turns() -> None:
     found = {}
     for software in ("torchtitan", "megatron-core"):
         made = oracle.model(spec).under(catalogue.software(software).kernels)
-        share = kept_by_turns(made)
+        share = share_kept(made)
         found[software] = {row.name: float(share[i]) for i, row in enumerate(made.rows)}
     assert [found["torchtitan"][name] for name in MATRICES] == [(64 + 32) / 128, 0, 1 / 2, 1]
     assert [found["megatron-core"][name] for name in MATRICES] == [1, 0, 1, 0]
+
+
+def test_jax_keeps_every_matrix_whose_output_a_pass_back_wants() -> None:
+    """Four of six products of a block; what the last one made is only added, and not made again."""
+    spec = {"name": "t", "source": "here", "transformer": {
+        "layers": 2, "hidden": 64, "heads": 4, "ffn": 160, "gated": True, "vocab": 64,
+        "sequence": 16}}  # fmt: skip
+    made = oracle.model(spec).under(catalogue.software("maxtext").kernels)
+    share = dict(zip((row.name for row in made.rows), share_kept(made), strict=True))
+    assert [share[name] for name in MATRICES] == [1, 1, 1, 0]
+    again = dict(zip((row.name for row in made.rows), recomputed(made)[1], strict=True))
+    assert [again[name] for name in MATRICES] == [1, 1, 1, 0]
+    assert share["attention.core"] == 0
+    assert again["attention.core"] == 1
 
 
 def test_a_layer_at_work_is_there_whole() -> None:

@@ -3,7 +3,7 @@
 A table is one function that reads a CSV and yields cases; nothing here is fitted, and no row
 carries a constant of its own. What ran a table is said once, with its source: `table` is what a
 case, a table and a software are, `megatron`, `deepseek`, `bloom`, `nemo`, `pytorch`, `pictures`,
-`science` and `vision` read; `networks` are families of one shape.
+`science`, `tpu` and `vision` read; `networks` are families of one shape.
 """
 
 from benchmarks.published import (
@@ -14,11 +14,12 @@ from benchmarks.published import (
     pictures,
     pytorch,
     science,
+    tpu,
     vision,
 )
 from benchmarks.published.table import CARRIED, RUNS, TABLES, Case, Row, Table, number, rows, tables
 
 __all__ = [
     "CARRIED", "RUNS", "TABLES", "Case", "Row", "Table", "bloom", "deepseek", "megatron", "nemo",
-    "number", "pictures", "pytorch", "rows", "science", "tables", "vision",
+    "number", "pictures", "pytorch", "rows", "science", "tables", "tpu", "vision",
 ]  # fmt: skip

@@ -60,6 +60,11 @@ class Model:
     fingerprint: str = ""  # a hash of the spec's layers: what results of it belong to
     written: Written | None = None  # as a spec has it; None where its rows are all that is known
 
+    @property
+    def kernels(self) -> KernelChoice:
+        """The kernels that its rows were made for."""
+        return PLAIN.kernels if self.written is None else self.written.kernels
+
     def under(self, kernels: KernelChoice) -> Model:
         """The model as these kernels run it, where its spec leaves them open."""
         if self.written is None or self.written.kernels == kernels:

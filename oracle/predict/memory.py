@@ -27,7 +27,6 @@ from oracle.spec.device import Device
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
 ASSUMED = ("workspace", "buffers", "reserve")  # what nobody can count from shapes
 # 1σ of each kind, relative: what is counted from shapes is known, what is kept depends on a
 # framework's version, what libraries take nobody says; and of all together, holes between blocks
@@ -119,7 +118,7 @@ def held_bytes(
             np.broadcast_to(moment[kind], stage_bytes.shape)[worst_place] for moment in moments
         ]
         worst[kind] = worst.get(kind, 0.0) + np.choose(which, moment_bytes)
-    worst["reserve"] = device.reserve + SLACK * stage_bytes[worst_place]
+    worst["reserve"] = device.reserve + options.software.state.slack * stage_bytes[worst_place]
     # the update's blocks are too large for what the passes leave free, so both stay allocated
     cached = (
         np.maximum(totals[0], totals[1])[worst_place]
@@ -176,7 +175,9 @@ def standing(load: Workload, options: Options) -> Standing:
     )
     copies = load.total(shard.learned) * software.state.copies(precision)
     update_bytes = load.weights_of("stated") * software.state.updating(precision) * updated_here
-    buffers = ahead * _gathered(load, trained=True) * software.exchange.buffer(precision) + copies
+    # gradients are scattered as they are sent, and added up as they are kept
+    scattered = min(software.exchange.buffer(precision), software.exchange.sent(precision))
+    buffers = ahead * _gathered(load, trained=True) * scattered + copies
     buffers = buffers + _buckets(load, options)
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
@@ -214,7 +215,7 @@ def room(
         high = high + capacity
         for _ in range(50):  # what is unsure grows with what is held: by halves
             more = (low + high) / 2
-            reserve = system.device.reserve + SLACK * (base + more)
+            reserve = system.device.reserve + options.software.state.slack * (base + more)
             total = base + more + reserve
             grown = {"activations": more - peak.imag, "reserve": reserve}
             unsure = _deviation(grown, total, options.software.memory_doubt, kind_variance)
@@ -240,7 +241,7 @@ def least_bytes(load: Rows, device: Device, options: Options) -> Array:
     kept_bytes = np.atleast_2d(kept_rows(shard))
     kept_bytes = kept_bytes - np.minimum(handed_rows(shard), kept_bytes)
     row_bytes = (kept_bytes + moving).max(axis=-1)
-    reserve = SLACK * row_bytes + device.reserve
+    reserve = options.software.state.slack * row_bytes + device.reserve
     shared = row_bytes / np.hypot(1 / UNSURE["activations"], 1 / UNSURE["workspace"])
     total, doubt = row_bytes + reserve, options.software.memory_doubt
     unsure = _deviation({"reserve": reserve}, total, doubt, shared**2)

@@ -13,7 +13,7 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
-from oracle.plan.strategies.recompute import kept_by_turns
+from oracle.plan.strategies.recompute import share_kept
 
 
 def kept_rows(shard: Shard) -> Array:
@@ -28,7 +28,7 @@ def kept_by_operators(shard: Shard) -> Array:
     model, kept_bytes = shard.model, kept_rows(shard)
     output_bytes = np.where(masks.attention(model), kept_bytes, shard.micro * shard.y * shard.delta)
     inside = model.blocks & model.folded.any()
-    return np.where(inside, output_bytes * kept_by_turns(model), kept_bytes)
+    return np.where(inside, output_bytes * share_kept(model), kept_bytes)
 
 
 def made_rows(shard: Shard, model: Model) -> Array:

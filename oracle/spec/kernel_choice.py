@@ -35,6 +35,9 @@ class KernelChoice:
     strided: bool = False  # attention takes queries, keys and values as they lie
     packed: bool = True  # one matrix makes q, k and v; another the gate and what it opens
     biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
+    # what recompute:operators keeps: what attention and every other matrix made, or all matrices
+    operators: Literal["turns", "matrices"] = "turns"
+    remade: Literal["block", "wanted"] = "block"  # all that is made again, or what passes back want
     logged: Whole = 0  # times that the loss is taken once more, to be logged
     # softmaxes, norms of tokens and sums with them in 32 bits: PyTorch's autocast
     autocast: bool = False

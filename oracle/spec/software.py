@@ -221,8 +221,7 @@ class State:
 
     # as they are kept between steps, or sharded; by precision, if it differs
     weights: Width | dict[str, Width] = "compute"
-    # bytes a weight that the update takes for itself, of the share whose state is here: gradients
-    # cast up, flattened
+    # bytes a weight that the update takes for itself, where its state is: gradients cast up
     step: Ratio | dict[str, Ratio] = 0.0
     # beside weights of 16 bits; none, where those that are kept are masters themselves
     masters: Literal["compute", "fp32", "bf16", "fp16", "none"] = "fp32"
@@ -236,6 +235,7 @@ class State:
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
     fp8_inputs: Literal["compute", "fp8"] = "compute"  # of linear layers, as they are kept
     fp8_copies: Ratio = 0.0  # bytes of 8-bit copies that stay beside each weight
+    slack: Fraction = 0.05  # of what the allocator hands out: rounding and holes between blocks
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 

@@ -22,8 +22,9 @@ class Recompute(Strategy):
         M      = Σ_blocks B|x| + max_block B|kept|
 
     `selective` makes only the attention core again: few FLOP, most of the bytes where
-    scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer). `operators` keeps what attention
-    of one kernel and every other matrix made, and makes the rest again. `stage` keeps
+    scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer). `operators` keeps what the software
+    says, what attention of one kernel and every other matrix made or all matrices, and makes the
+    rest again. `stage` keeps
     the input of a pipeline's stage alone, `best` as many whole blocks as there is room for.
     """
 
@@ -72,25 +73,43 @@ def inside(model: Model) -> np.ndarray:
 
 
 @lru_cache(masks.MODELS)
-def kept_by_turns(model: Model) -> Array:
+def share_kept(model: Model) -> Array:
     """Share of what each row makes that `operators` keeps.
 
-    The first, third, … matrix of a block, and attention of one kernel. Products of experts are
+    All matrices of a block (AI-Hypercomputer/maxtext, @e591f30c src/maxtext/layers/decoders.py:
+    `minimal`); or the first, third, … of them, and attention of one kernel. Products of experts are
     grouped, which are made again, and a router's is not counted
     (pytorch/torchtitan, v0.2.0 torchtitan/distributed/activation_checkpoint.py).
     """
+    every = model.kernels.operators == "matrices"
     shares = np.zeros(len(model))
     for segment in model.segments:
         turn = 0
         for i in range(segment.start, segment.stop):
             row = model.rows[i]
             if row.flash and model.blocks[i]:
-                shares[i] = 1.0
+                shares[i] = 0.0 if every else 1.0
             elif model.weighted[i] and model.blocks[i] and row.kind != "moe":
                 sizes = np.array(row.matrices or (1,))
-                shares[i] = sizes[turn % 2 :: 2].sum() / sizes.sum()
+                shares[i] = 1.0 if every else sizes[turn % 2 :: 2].sum() / sizes.sum()
                 turn += len(sizes)
-    return shares
+    return shares * wanted(model)
+
+
+@lru_cache(masks.MODELS)
+def wanted(model: Model) -> Array:
+    """Rows whose output a pass back wants, where what it does not want is not made again.
+
+    What the last row before a block's last sum makes is added, and nothing asks for it again.
+    """
+    rows_wanted = np.ones(len(model), bool)
+    if model.kernels.remade == "wanted":
+        for segment in model.segments:
+            row = segment.stop - 1
+            while row > segment.start and model.rows[row].kind == "add":
+                row -= 1
+            rows_wanted[row : segment.stop] = ~model.blocks[row : segment.stop]
+    return rows_wanted
 
 
 def recomputed(model: Model) -> tuple[Array, ...]:
@@ -98,7 +117,7 @@ def recomputed(model: Model) -> tuple[Array, ...]:
 
     And at most, where the room that is left says which units.
     """
-    remade = inside(model)
+    remade = inside(model) * wanted(model)
     core = masks.attention(model)
-    operators = remade * (1.0 - kept_by_turns(model))
+    operators = remade * (1.0 - share_kept(model))
     return 1.0 * core, 1.0 * remade, operators, np.ones(len(model)), np.ones(len(model))
