@@ -215,6 +215,30 @@ def test_matrices_that_stand_apart_are_share_kept() -> None:
     assert [found["megatron-core"][name] for name in MATRICES] == [1, 0, 1, 0]
 
 
+@pytest.mark.parametrize("software", ["mxnet", "megatron-core"])
+def test_recomputation_holds_no_more_of_any_shipped_model(software: str) -> None:
+    """A layer whose input is no smaller than what it keeps is not made again."""
+    for name in catalogue.shipped("models"):
+        kept, *remade = (
+            oracle.estimate(name, "dgx-1-v100", f"data:2{mode}", 16, software=software,
+                            any_plan=True).memory[0]
+            for mode in ("", " recompute:full", " recompute:selective")
+        )  # fmt: skip
+        assert max(remade) <= kept * (1 + 1e-9), name
+
+
+def test_five_blocks_of_a_volume_hold_the_same_made_again_or_not() -> None:
+    """What torch.distributed._tools.mem_tracker counts of conv, leaky ReLU in place and pool with
+    `checkpoint` around each: input, first output and two tensors of its size.
+    """
+    none, full = (kinds("cosmoflow-128", f"serial{mode}", 4, precision="fp32", software="mxnet")
+                  for mode in ("", " recompute:full"))  # fmt: skip
+    for held in (none, full):
+        assert held["activations"] + held["workspace"] >= (128 + 1024 + 2 * 1024) * 2**20
+        assert held["activations"] <= (128 + 1024 + 2 * 1024) * 2**20 * 1.01
+    assert full["activations"] == none["activations"]
+
+
 def test_jax_keeps_every_matrix_whose_output_a_pass_back_wants() -> None:
     """Four of six products of a block; what the last one made is only added, and not made again."""
     spec = {"name": "t", "source": "here", "transformer": {

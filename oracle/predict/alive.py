@@ -139,13 +139,21 @@ class Units:
 
 
 def _unit(model: Model, rows: Rows, piece: Piece) -> tuple[Array, ...]:
-    """Bytes of a kind of unit: at rest, made, and what layers, a loss and its input pass have."""
+    """Bytes of a kind of unit: at rest, made, and what layers, a loss and its input pass have.
+
+    A unit whose input is no smaller than what it keeps is not made again.
+    """
     remakes = rows.again and piece.block
     kept_bytes, own_bytes, moving = (
         part[:, piece.rows] for part in (rows.kept, rows.own, rows.moving)
     )
     rest = rows.rest[:, piece.rows] if remakes or not rows.again else kept_bytes
     input_bytes = rows.given[:, piece.rows.start] if remakes else np.zeros(1)
+    if remakes:
+        left = input_bytes + (rest * piece.counts).sum(axis=-1)
+        saves = left < (kept_bytes * piece.counts).sum(axis=-1)
+        rest = np.where(saves[:, None], rest, kept_bytes)
+        input_bytes = np.where(saves, input_bytes, 0.0)
     present = np.maximum(kept_bytes, rest) if remakes else rest
     made_bytes = (present * piece.counts).sum(axis=-1)
     alone = np.cumsum(present, axis=-1)
