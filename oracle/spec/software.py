@@ -22,25 +22,18 @@ from oracle.spec.kernel_choice import (
     KernelChoice,
     precisions,
 )
-from oracle.spec.precision import ACTIVATION_BYTES, MIXED, NARROW
+from oracle.spec.precision import MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
 from oracle.spec.units import BytesPerSecond, Seconds
+from oracle.spec.widths import Width, bytes_of, number_of, width_of
 
 if TYPE_CHECKING:
     from oracle.spec.system import System
 
-# bytes of a number: as wide as activations are, or of its own
-Width = Literal["compute", "fp32", "bf16", "fp16", "fp8"]
-WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
 # what a message of a row hides under: nothing, a gradient of the same row, or its own product
 # piece by piece
 Under = Literal["none", "data", "weight", "pipelined"]
 Ahead = Literal["none", "pipelined"]  # of a forward pass, whose rows have one product each
-
-
-def bytes_of(width: str, precision: str) -> float:
-    """Bytes of a number of this width, in a training of this precision."""
-    return ACTIVATION_BYTES[precision] if width == "compute" else WIDTHS[width]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +96,7 @@ class Gradients:
 
     def buffer(self, precision: str) -> float:
         """Bytes of a gradient where micro-batches' are added up."""
-        return bytes_of(_of(self.gradients, precision), precision)
+        return bytes_of(width_of(self.gradients, precision), precision)
 
     def sent(self, precision: str) -> float:
         """Bytes of a gradient on its way."""
@@ -138,7 +131,7 @@ class Gather:
 
     def sent(self, precision: str) -> float:
         """Bytes of a weight on its way."""
-        return bytes_of(_of(self.wire, precision), precision)
+        return bytes_of(width_of(self.wire, precision), precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +156,24 @@ class TensorMessages:
 
     def sent(self, precision: str) -> float:
         """Bytes of an activation that is gathered."""
-        return bytes_of(_of(self.gather, precision), precision)
+        return bytes_of(width_of(self.gather, precision), precision)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertMessages:
     """How tokens go to the experts of a mixture and come back."""
 
+    # what sends them: a copy for each expert, to all devices of the group, or once to each place
+    dispatcher: Literal["alltoall", "allgather", "deepep", "hybridep"] = "alltoall"
     out: Width | dict[str, Width] = "compute"  # on their way, and gradients of what came back
     back: Width | dict[str, Width] = "compute"  # as they come back, and gradients of what went out
-    # what hides them: the passes of another micro-batch, where one runs forward beside one back
-    overlap: Literal["none", "pass"] = "none"
+    # what hides them: the passes of another micro-batch, where one runs forward beside one back;
+    # `batch`: so, but for the micro-batches that fill and drain the pipeline
+    overlap: Literal["none", "pass", "batch"] = "none"
+    shared: Literal["apart", "beside"] = "apart"  # experts of all tokens, while others' are sent
+    # gradients of weights: with those of their inputs, or later, while tokens are sent
+    weight_gradients: Literal["at_once", "delayed"] = "at_once"
+    processors: Whole = 0  # of the device's, that messages take while they are sent
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -183,7 +183,7 @@ class ExpertMessages:
 
     def sent(self, precision: str) -> tuple[float, float]:
         """Bytes of an activation on its way to experts, and back."""
-        first, last = (_of(each, precision) for each in (self.out, self.back))
+        first, last = (width_of(each, precision) for each in (self.out, self.back))
         return bytes_of(first, precision), bytes_of(last, precision)
 
 
@@ -248,7 +248,7 @@ class State:
     def kept(self, precision: str) -> float:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
         copies = self.fp8_copies * NARROW.get(precision, 0.0)
-        return bytes_of(_of(self.weights, precision), precision) + copies
+        return bytes_of(width_of(self.weights, precision), precision) + copies
 
     def fed(self, precision: str) -> float:
         """Bytes of an activation that only linear layers want again."""
@@ -258,15 +258,15 @@ class State:
 
     def copies(self, precision: str) -> float:
         """Further bytes of each gradient."""
-        return _number_of(self.beside, precision)
+        return number_of(self.beside, precision)
 
     def updating(self, precision: str) -> float:
         """Bytes that the update takes for each weight whose state is here."""
-        return _number_of(self.step, precision)
+        return number_of(self.step, precision)
 
     def cast(self, precision: str) -> float:
         """Bytes of mixed precision that the update reads and writes for each weight."""
-        return _number_of(self.casts, precision) if precision in MIXED else 0.0
+        return number_of(self.casts, precision) if precision in MIXED else 0.0
 
     def master(self, precision: str) -> float:
         """Bytes of a weight's master; where weights are as wide, they are their own."""
@@ -386,15 +386,3 @@ class Software:
 
 
 PLAIN = Software()
-
-
-def _of(width: Width | dict[str, Width], precision: str) -> str:
-    if isinstance(width, str):
-        return width
-    return width.get(precision) or width.get("other") or "compute"
-
-
-def _number_of(value: float | dict[str, float], precision: str) -> float:
-    if isinstance(value, dict):
-        return value.get(precision, value.get("other", 0.0))
-    return value
