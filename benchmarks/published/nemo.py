@@ -24,6 +24,7 @@ SHIPPED = {
     "LLAMA2-7B": "llama2-7b", "LLAMA2-13B": "llama2-13b", "LLAMA2-70B": "llama2-70b",
     "LLAMA3-8B": "llama3-8b", "Llama-3.1 8B": "llama3-8b", "LLAMA3-70B": "llama3-70b",
     "Qwen3_30B_a3B": "qwen3-30b-a3b", "LLAMA3_70B": "llama3-70b", "DeepSeekV3": "deepseek-v3",
+    "Nemotron_3_Nano": "nemotron-3-nano",
 }  # fmt: skip
 # layers, hidden, heads: GPTConfig5B and GPTConfig20B of github.com/NVIDIA/NeMo,
 # nemo/collections/llm/gpt/model/base.py; vocabulary as arXiv 2104.04473, section 5.1
