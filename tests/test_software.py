@@ -204,6 +204,8 @@ def others(hint: Any, value: Any) -> Iterator[Any]:
         yield from (word for word in literals if word != value)
     elif hint == fields_of(GROUPS["exchange"])["pieces"][1]:
         yield Pieces(bytes=Formula.of("333333"))
+    elif isinstance(value, str):  # graphs of parts
+        yield from {"none", "iteration", "attn+moe_router"} - {value}
     else:
         yield 3 * value + 1e-3 if isinstance(value, float) else 7
 

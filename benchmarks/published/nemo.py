@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.published.megatron import grid
+from benchmarks.published.recipes import Recipe, latent_cuts, recipe_of, software_of
 from benchmarks.published.table import (
     BRAIN_ADAM,
     EIGHT_ADAM,
@@ -17,7 +18,7 @@ from benchmarks.published.table import (
     written,
 )
 
-NEMO = "nemo"
+NEMO = "nemo-2.5"
 MLPERF = "mlperf-nemo"
 SHIPPED = {
     "GPT3-175B": "gpt3-175b", "GPT-3 175B": "gpt3-175b",
@@ -45,7 +46,10 @@ def network(name: str, sequence: int) -> dict[str, Any]:
             "layers": layers, "hidden": hidden, "heads": heads, "vocab": 51200,
             "sequence": sequence}}  # fmt: skip
     spec = written(SHIPPED[name])
-    spec["transformer"]["sequence"] = sequence
+    if "transformer" in spec:
+        spec["transformer"]["sequence"] = sequence
+    else:
+        spec["input"] = [1, sequence]
     return spec
 
 
@@ -64,15 +68,17 @@ def card(row: Row) -> str:
     return "h200-sxm5" if "H200" in row["accelerator_model_name"] else ""
 
 
-def plans(row: Row, layers: int, gpus: int, batch: int) -> list[str]:
-    """The plan of a row, or one for each interleave that divides where the row says none."""
+def plans(row: Row, layers: int, gpus: int, batch: int, recipe: Recipe | None = None) -> list[str]:
+    """The plan of a row, or one for each interleave that divides where nobody says one."""
     tp, pp, cp, ep = (number(row, key, 1) for key in ("tp", "pp", "cp", "ep"))
-    dp = gpus // (tp * pp * cp)
-    said = number(row, "virtual_pp", 1 if pp == 1 else 0)
+    dp, recipe = gpus // (tp * pp * cp), recipe or Recipe()
+    said = number(row, "virtual_pp", 1 if pp == 1 else recipe.chunks or 0)
+    latent = row["model"].startswith("DeepSeekV3")
     chunks = [said] if said else [v for v in range(1, layers // pp + 1) if layers // pp % v == 0]
     return [
-        grid(pp, dp, tp, batch // (dp * number(row, "micro_batch")), cp=cp, ep=ep,
-             interleave=v, sequence=True, zero=3 if number(row, "fsdp") > 1 else 1)
+        grid(pp, dp, tp, batch // (dp * number(row, "micro_batch")), recipe.plan, cp=cp, ep=ep,
+             interleave=v, sequence=True, zero=3 if number(row, "fsdp") > 1 else 1,
+             knobs=latent_cuts(pp * v) if latent else "")
         for v in chunks
     ]  # fmt: skip
 
@@ -110,20 +116,22 @@ def blackwell(rows_read: list[Row]) -> Iterator[Case]:
         if name not in SHIPPED:
             continue
         gpus, batch, sequence = (number(row, key) for key in ("gpus", "global_batch", "seq_len"))
-        model = network(name, sequence)
-        if name == "DeepSeekV3" and heads == "(w/o MTP)":
-            model["transformer"].pop("predicts", None)
+        model, release = network(name, sequence), row["release"].split()[0]
+        recipe = recipe_of(name, row["gpu"], row["task"], row["precision"], release)
+        family = model.get("transformer", {})
+        if heads == "(w/o MTP)":
+            family.pop("predicts", None)
         if row["task"] == "LoRA":
-            model["train"] = "lora:32:qkv"
+            model["train"] = "lora:16:qkv"
         if row["task"] != "pretraining":
-            model["transformer"]["documents"] = SQUAD
-        first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
+            family["documents"] = SQUAD
+        first, *others = plans(row, family.get("layers", 1), gpus, batch, recipe)
         system, device = RACKS[row["gpu"]]
         rate = float(row["tokens_per_s_per_gpu"]) * gpus
         yield Case((row["model"], row["gpu"], row["precision"], row["task"], row["release"]), model,
                    cluster(gpus, device, system), first, batch, batch * sequence / rate,
                    {"precision": WIDTHS[row["precision"]], "optimizer": "adam"},
-                   others=tuple(others), software=NEMO)  # fmt: skip
+                   others=tuple(others), software=software_of(release, recipe))  # fmt: skip
 
 
 @table("mlperf_llm", "mlperf_llm*.csv", "MAPE ≤ 10 %")

@@ -5,6 +5,7 @@ It names `recompute`, which says what runs again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -18,8 +19,9 @@ from oracle.models import masks
 from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
-from oracle.plan.strategies.recompute import BEST, FULL, STAGE, parted, recomputed
+from oracle.plan.strategies.recompute import BEST, FULL, STAGE, recomputed
 from oracle.predict import encoding, played, second_order
+from oracle.predict.graphs import launched_in
 from oracle.predict.overlap import Cover, longer_by
 from oracle.predict.resident import Choice
 from oracle.predict.workload import Workload
@@ -44,13 +46,16 @@ class StageWork:
     segments: Array  # (u, 1)
 
 
-def work_of(load: Workload, system: System, options: Options) -> StageWork:
-    """What each stage computes and updates."""
+def work_of(
+    load: Workload, system: System, options: Options, modes: Iterable[int] = ()
+) -> StageWork:  # fmt: skip
+    """What each stage computes and updates; `modes` are recomputations of parts of layers."""
     shard, state, times = load.shard, load.state, load.times
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else options.software.host.launch(system)
-    ahead, back = times.kernels
-    remade = recomputed(model, parted(load.plan.axis("recompute").mode))
+    ahead, back = (launched_in(model, options.software.host.graphs, calls)
+                   for calls in times.kernels)  # fmt: skip
+    remade = recomputed(model, modes)
     parts = [part * (not model.training.forward) for part in remade.values()]
     present = load.kinds.spread(load.stages.there)
     made_anew = [each * part for each in (times.forward, ahead) for part in parts]

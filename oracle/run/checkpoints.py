@@ -27,7 +27,6 @@ from oracle.predict.reading import machine_of
 from oracle.predict.workload import rows_of, slots_of, workload
 from oracle.spec.document import refusal
 from oracle.spec.options import Options
-from oracle.spec.precision import NARROW
 from oracle.spec.running import Checkpoint
 from oracle.spec.system import System
 from oracle.spec.units import show
@@ -55,8 +54,7 @@ class State:
 
 def width_of(options: Options) -> float:
     """Bytes of a weight as it is kept, without 8-bit copies that are made anew from it."""
-    state, precision = options.software.state, options.precision
-    return state.kept(precision) - state.fp8_copies * NARROW.get(precision, 0.0)
+    return options.software.state.weight(options.precision)
 
 
 def state_of(shown: Estimate, row: int = 0) -> State:

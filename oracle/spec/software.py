@@ -17,6 +17,7 @@ from oracle.spec.doubt import CHANGED, MEMORY
 from oracle.spec.formula import Formula, Value
 from oracle.spec.kernel_choice import (
     CONVOLUTION,
+    GRAPHED,
     KERNELS,
     Convolution,
     KernelChoice,
@@ -235,20 +236,23 @@ class State:
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
     fp8_inputs: Literal["compute", "fp8"] = "compute"  # of linear layers, as they are kept
-    fp8_copies: Ratio = 0.0  # bytes of 8-bit copies that stay beside each weight
+    # copies in operands' precision that stay beside each weight; by precision, if it differs
+    fp8_copies: Ratio | dict[str, Ratio] = 0.0
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        yield from precisions(self.weights, "weights")
-        yield from precisions(self.beside, "beside")
-        yield from precisions(self.step, "step")
-        yield from precisions(self.casts, "casts")
+        for name in ("weights", "beside", "step", "casts", "fp8_copies"):
+            yield from precisions(getattr(self, name), name)
+
+    def weight(self, precision: str) -> float:
+        """Bytes of a weight between steps, without copies that are made anew from it."""
+        return bytes_of(width_of(self.weights, precision), precision)
 
     def kept(self, precision: str) -> float:
-        """Bytes of a weight between steps, with what of it stays in 8 bits."""
-        copies = self.fp8_copies * NARROW.get(precision, 0.0)
-        return bytes_of(width_of(self.weights, precision), precision) + copies
+        """The same with what of it stays in operands' precision."""
+        copies = number_of(self.fp8_copies, precision) * NARROW.get(precision, 0.0)
+        return self.weight(precision) + copies
 
     def fed(self, precision: str) -> float:
         """Bytes of an activation that only linear layers want again."""
@@ -285,12 +289,18 @@ class Host:
     call: Ratio = 2.0  # kernels that a collective costs as much as
     unit: Seconds = 0.0  # beside, for each message that brings or takes a unit of the model
     around: Ratio = 60.0  # kernels around each micro-batch: fetching it, scaling its loss
-    graphs: Literal["none", "iteration"] = "none"  # what is launched as one
+    # what is launched as one: `none`, an `iteration`, or parts of layers, `attn+moe_router`
+    graphs: str = "none"
     # whether what is not tokens is read and decoded ahead of any device; or nobody knows
     reader: Literal["open", "ahead"] = "open"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
     times: float = field(default=1.0, metadata={"hidden": True})  # as long, in logged runs
+
+    def check(self) -> Iterator[Clash]:
+        if self.graphs not in ("none", "iteration") and {*self.graphs.split("+")} - {*GRAPHED}:
+            yield Clash("graphs", f"`{self.graphs}` is not launched as one",
+                        f"none, iteration, or joined by +: {', '.join(GRAPHED)}")  # fmt: skip
 
     def dispatched(self, system: System) -> float:
         """Seconds of the framework's own work for a kernel."""
