@@ -101,9 +101,7 @@ def nemo(found: list[Row]) -> Iterator[Case]:
                    others=tuple(others), software=NEMO)  # fmt: skip
 
 
-# systems of GPUs; GB300 are racks of GB200 with the device of a B300 while no spec is theirs
-RACKS = {"B200": ("dgx-b200", ""), "B300": ("dgx-b300", ""), "GB200": ("gb200-nvl72", ""),
-         "GB300": ("gb200-nvl72", "b300-sxm")}  # fmt: skip
+RACKS = {"B200": "dgx-b200", "B300": "dgx-b300", "GB200": "gb200-nvl72", "GB300": "gb300-nvl72"}
 # FP8-CS: one current scale a tensor
 WIDTHS = {"BF16": "bf16", "FP8-CS": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "NVFP4": "nvfp4"}
 
@@ -126,10 +124,10 @@ def blackwell(rows_read: list[Row]) -> Iterator[Case]:
         if row["task"] != "pretraining":
             family["documents"] = SQUAD
         first, *others = plans(row, family.get("layers", 1), gpus, batch, recipe)
-        system, device = RACKS[row["gpu"]]
+        system = RACKS[row["gpu"]]
         rate = float(row["tokens_per_s_per_gpu"]) * gpus
         yield Case((row["model"], row["gpu"], row["precision"], row["task"], row["release"]), model,
-                   cluster(gpus, device, system), first, batch, batch * sequence / rate,
+                   cluster(gpus, "", system), first, batch, batch * sequence / rate,
                    {"precision": WIDTHS[row["precision"]], "optimizer": "adam"},
                    others=tuple(others), software=software_of(release, recipe))  # fmt: skip
 
