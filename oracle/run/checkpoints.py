@@ -99,11 +99,11 @@ class Saving:
 
     @property
     def nodes(self) -> float:
-        return -(-self.state.devices // self.system.node)
+        return -(-self.state.devices // self.system.per_host)
 
     def _of_a_node(self, each: float) -> float:
         """Bytes of a node whose devices have so many each, all of it once at most."""
-        return min(min(self.system.node, self.state.devices) * each, self.state.whole)
+        return min(min(self.system.per_host, self.state.devices) * each, self.state.whole)
 
     @property
     def node_bytes(self) -> float:
@@ -147,7 +147,7 @@ class Saving:
 
     def _copied(self, each: float) -> float:
         """Seconds of a copy of so many bytes between each device and its host."""
-        many = min(self.system.node, self.state.devices)
+        many = min(self.system.per_host, self.state.devices)
         return max(each / self.link, many * each / (self.machine.host.bandwidth or np.inf))
 
     @property
