@@ -555,7 +555,7 @@ def test_parts_of_layers_are_launched_as_one() -> None:
     # the norm, three of the shared expert, nine of the router, less one
     assert router == pytest.approx(1 + 3 + 9 - 1, rel=0.02)
     with pytest.raises(oracle.SpecError, match="is not launched as one"):
-        software({"host": {"graphs": "attn+heads"}})
+        launches(dense, "attn+heads")
 
 
 def test_the_host_sets_the_pace_of_small_kernels() -> None:
