@@ -228,6 +228,26 @@ def test_parts_of_a_layer_add_up() -> None:
     assert core == layer("recompute:selective", flash=False)
 
 
+def test_hybrid_ep_has_room_for_all_tokens_of_its_group() -> None:
+    """T p (2 h + 4 E + h / 32) of each group of p, once for all layers; none without a group."""
+    spec = {"name": "m", "source": "here", "transformer": {
+        "layers": 4, "hidden": 256, "heads": 4, "vocab": 64, "sequence": 32, "experts": 8,
+        "gated": True}}  # fmt: skip
+    plans = ["data:8 expert:4", "data:8", "data:8,accumulate=2 expert:2"]
+    said = {"name": "own", "source": "here", "experts": {"dispatcher": "hybridep"}}
+    hybrid, plain = (
+        oracle.estimate(spec, BUILT, plans, 32, precision="bf16", software=software)
+        for software in (said, said | {"experts": {"dispatcher": "alltoall"}})
+    )
+    more = hybrid.memory_kinds["buffers"] - plain.memory_kinds["buffers"]
+    a_token = 2 * 256 + 4 * 8 + 256 / 32
+    assert more.tolist() == [4 * 32 * 4 * a_token, 0, 2 * 32 * 2 * a_token]
+    for plan, bytes_more in zip(plans, more, strict=True):
+        alone = oracle.estimate(spec, BUILT, plan, 32, precision="bf16", software=said)
+        plain_alone = plain.memory_kinds["buffers"][plans.index(plan)]
+        assert alone.memory_kinds["buffers"][0] - plain_alone == bytes_more
+
+
 def test_a_model_without_a_part_does_not_make_it_again() -> None:
     """Norms that the product behind them has in its kernel are none by themselves."""
     for part in ("layernorm", "mla_up_proj", "moe_act", "shared_experts"):
