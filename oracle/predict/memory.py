@@ -4,7 +4,8 @@
 
 Activations are what the backward pass wants, kept from the forward pass until it is used: a
 tensor once, whoever wants it (`oracle.predict.alive`). `oracle.predict.allocation` plays the same
-in time, tensor by tensor. It names `data`, whose gradients are in buckets, and `expert`, whose tokens are.
+in time, tensor by tensor. It names `data` and
+`expert`, whose gradients and tokens have buffers.
 The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021, Table III].
 """
 
