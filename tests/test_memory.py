@@ -196,6 +196,75 @@ def test_a_layer_that_is_made_again(kind: str, sbh: int, scores: int) -> None:
     assert layer(plan) == pytest.approx(sbh * SBH + scores * SCORES)
 
 
+LATENT = {"q_rank": 24, "kv_rank": 16, "plain": 8, "rotary": 4, "value": 8}
+MIXED = {"experts": 8, "active": 3, "shared": 1, "ffn": 40, "gated": True, "dropout": False,
+           "flash": True, "latent": LATENT}  # fmt: skip
+TOKENS = SEQUENCE * BATCH
+# what every part made that its layer keeps, bytes of 16 bits a token: of a dense layer, 4h twice;
+# of a mixture the norms' outputs; latents that are normed, then q, k, v before the core; what the
+# function of three visits makes; of a shared expert the two that it joins, and what it makes
+PARTS = {
+    "mlp": ({}, 2 * 2 * 4 * HIDDEN),
+    "layernorm": (MIXED, 2 * 2 * HIDDEN),
+    "mla_up_proj": (MIXED, 2 * (24 + 16 + HEADS * (2 * 12 + 8))),
+    "moe_act": (MIXED, 2 * 3 * 40),
+    "shared_experts": (MIXED, 2 * 3 * 40),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_a_layer_that_is_made_again(part: str) -> None:
+    changes, made = PARTS[part]
+    plain = layer("serial", **changes)
+    assert plain - layer(f"recompute:{part}", **changes) == pytest.approx(made * TOKENS)
+
+
+def test_parts_of_a_layer_add_up() -> None:
+    """What one leaves out and what another does: none has what the other has."""
+    every = [part for part, (changes, _) in PARTS.items() if changes]
+    less = layer("serial", **MIXED) - layer(f"recompute:{'+'.join(every)}", **MIXED)
+    assert less == pytest.approx(sum(PARTS[part][1] for part in every) * TOKENS)
+    core = layer("recompute:core_attn", flash=False)
+    assert core == layer("recompute:selective", flash=False)
+
+
+def test_hybrid_ep_has_room_for_all_tokens_of_its_group() -> None:
+    """T p (2 h + 4 E + h / 32) of each group of p, once for all layers; none without a group."""
+    spec = {"name": "m", "source": "here", "transformer": {
+        "layers": 4, "hidden": 256, "heads": 4, "vocab": 64, "sequence": 32, "experts": 8,
+        "gated": True}}  # fmt: skip
+    plans = ["data:8 expert:4", "data:8", "data:8,accumulate=2 expert:2"]
+    said = {"name": "own", "source": "here", "experts": {"dispatcher": "hybridep"}}
+    hybrid, plain = (
+        oracle.estimate(spec, BUILT, plans, 32, precision="bf16", software=software)
+        for software in (said, said | {"experts": {"dispatcher": "alltoall"}})
+    )
+    more = hybrid.memory_kinds["buffers"] - plain.memory_kinds["buffers"]
+    a_token = 2 * 256 + 4 * 8 + 256 / 32
+    assert more.tolist() == [4 * 32 * 4 * a_token, 0, 2 * 32 * 2 * a_token]
+    for plan, bytes_more in zip(plans, more, strict=True):
+        alone = oracle.estimate(spec, BUILT, plan, 32, precision="bf16", software=said)
+        plain_alone = plain.memory_kinds["buffers"][plans.index(plan)]
+        assert alone.memory_kinds["buffers"][0] - plain_alone == bytes_more
+
+
+def test_a_model_without_a_part_does_not_make_it_again() -> None:
+    """Norms that the product behind them has in its kernel are none by themselves."""
+    for part in ("layernorm", "mla_up_proj", "moe_act", "shared_experts"):
+        broken = oracle.estimate("llama3-8b", BUILT, f"recompute:{part}", 8).broken[0]
+        assert f"recompute:{part}: llama3-8b has no such part by itself" in broken
+    with pytest.raises(oracle.SpecError, match="names a part twice"):
+        oracle.estimate("mixtral-8x7b", BUILT, "recompute:moe_act+moe_act", 8)
+
+
+def test_parts_that_are_made_again_take_their_passes_forward() -> None:
+    """The seconds of the rows that they are, once a micro-batch."""
+    found = oracle.estimate("mixtral-8x7b", BUILT, ["serial", "recompute:moe_act"], 8)
+    plain, again = found.seconds
+    assert found.compute["recompute"][0] == 0 < found.compute["recompute"][1]
+    assert again - plain == pytest.approx(found.compute["recompute"][1], rel=0.02)
+
+
 def test_attention_of_one_kernel_is_kept_by_operators() -> None:
     """Its output, 2 sbh, and an fp32 sum of each query and head."""
     assert layer("recompute:operators", flash=True) == 18 * SBH + 4 * HEADS * SEQUENCE * BATCH

@@ -82,6 +82,9 @@ EXACT = {
     "gemma3-27b": 27_009_346_304,
     "deepseek-v2": 235_741_434_880,
     "deepseek-v2-lite": 15_706_484_224,
+    # as Hugging Face counts their files, less corrections of their routers
+    "kimi-k2": 1_026_408_232_448 - 60 * 384,
+    "nemotron-3-nano": 31_577_940_288 - 23 * 128,
     # the same less the vision encoder with its projection to the language model, 871,932,416
     "llama4-scout": 108_641_793_536 - 871_932_416,
     "llama4-maverick": 401_583_781_376 - 871_932_416,

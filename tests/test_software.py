@@ -207,6 +207,8 @@ def others(hint: Any, value: Any) -> Iterator[Any]:
         yield from (word for word in literals if word != value)
     elif hint == fields_of(GROUPS["exchange"])["pieces"][1]:
         yield Pieces(bytes=Formula.of("333333"))
+    elif isinstance(value, str):  # graphs of parts
+        yield from {"none", "iteration", "attn+moe_router"} - {value}
     else:
         yield 3 * value + 1e-3 if isinstance(value, float) else 7
 
@@ -216,6 +218,23 @@ def changed(said: Software, field: str, value: Any) -> Software:
     if not group:
         return said.but(**{name: value})
     return said.but(**{group: replace(getattr(said, group), **{name: value})})
+
+
+@pytest.mark.parametrize(("asked", "name"), [
+    ("nemo@2.5", "nemo-2.5"), ("nemo@25.10", "nemo-2.5"), ("nemo@26.02", "nemo-26.02"),
+    ("nemo@26.05", "nemo-26.04"), ("nemo@26.06", "nemo"), ("nemo@27.1", "nemo"),
+    ("torchtitan@2024", "torchtitan-2024"), ("torchtitan@2025", "torchtitan"),
+    ("megatron-lm@2021", "megatron-lm-2021"), ("nemo@26.02,moments=bf16", "nemo-26.02"),
+])  # fmt: skip
+def test_software_of_a_date(asked: str, name: str) -> None:
+    """The newest of its family until then; one without a date in its name says it as version."""
+    assert software(asked).name == name
+
+
+def test_software_of_a_date_before_all_is_refused() -> None:
+    for asked in ("nemo@1", "nemo@may"):
+        with pytest.raises(oracle.SpecError, match="nemo-25"):
+            software(asked)
 
 
 def test_every_field_has_its_question() -> None:

@@ -352,8 +352,12 @@ def test_hiding_borders_makes_no_plan_slower() -> None:
     ({"weights": FP8}, "fp8", 1, 12),
     ({"weights": FP8, "fp8_copies": 2}, "fp8", 3, 12),
     ({"fp8_copies": 2}, "bf16", 2, 12),
+    ({"weights": "narrow", "fp8_copies": 1}, "mxfp8", 2 * (1 + 1 / 32), 12),
+    ({"weights": "narrow", "fp8_copies": {"nvfp4": 1, "other": 0}}, "nvfp4", 9 / 8, 12),
+    ({"weights": "narrow", "fp8_copies": {"nvfp4": 1, "other": 0}}, "fp8", 1, 12),
+    ({"weights": "narrow"}, "bf16", 2, 12),
 ])  # fmt: skip
-def test_bytes_a_weight(said: dict[str, Any], precision: str, weight: int, state: int) -> None:
+def test_bytes_a_weight(said: dict[str, Any], precision: str, weight: float, state: int) -> None:
     found = bytes_of(asked(ONE, "data:2", 4, {"state": said}, precision))
     assert found["weights"] == W * weight
     assert found["optimizer"] == W * state
@@ -525,6 +529,33 @@ def test_what_the_host_needs_for_a_kernel() -> None:
     assert host.launch(built) == pytest.approx(35e-6)
     assert host.launch(there) == pytest.approx(12e-6)
     assert Host(dispatch=30e-6, graphs="iteration").launch(built) == 0
+
+
+def test_parts_of_layers_are_launched_as_one() -> None:
+    """Of a pass of layers without a loss to speak of: what is no part's kernels, and one a part."""
+    dense = {"name": "d", "source": "here", "transformer": {
+        "layers": 40, "hidden": 64, "heads": 2, "vocab": 64, "sequence": 16,
+        "gated": True}}  # fmt: skip
+    mixed = {**dense, "transformer": {**dense["transformer"], "experts": 4, "shared": 1}}
+    system = oracle.system(SYSTEM)
+
+    def launches(model: dict[str, Any], graphs: str) -> float:
+        host = {"dispatch": "995 us", "around": 0, "graphs": graphs}
+        seconds = [
+            oracle.estimate({**model, "transformer": {**model["transformer"], "layers": layers}},
+                            system, "serial", 1, software=software({"host": host})
+                            ).compute["forward"][0] for layers in (20, 40)]  # fmt: skip
+        return float(seconds[1] - seconds[0]) / 20 / 1e-3
+
+    assert launches(dense, "attn+mlp") == pytest.approx(2, rel=0.02)
+    every, attention, mlp = (launches(dense, graphs) for graphs in ("none", "attn", "mlp"))
+    assert attention + mlp == pytest.approx(every + 2, rel=0.02)
+    assert launches(mixed, "mlp") == pytest.approx(launches(mixed, "none"), rel=0.02)
+    router = launches(mixed, "none") - launches(mixed, "moe_router+moe_preprocess")
+    # the norm, three of the shared expert, nine of the router, less one
+    assert router == pytest.approx(1 + 3 + 9 - 1, rel=0.02)
+    with pytest.raises(oracle.SpecError, match="is not launched as one"):
+        launches(dense, "attn+heads")
 
 
 def test_the_host_sets_the_pace_of_small_kernels() -> None:

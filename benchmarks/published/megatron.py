@@ -36,17 +36,17 @@ def gpt(row: Row, **more: Any) -> dict[str, Any]:
 
 def grid(pp: int, dp: int, tp: int, pieces: int, rest: str = "", *,
          cp: int = 1, ep: int = 1, interleave: int = 1, zero: int = 0,
-         sequence: bool = False) -> str:  # fmt: skip
+         sequence: bool = False, knobs: str = "") -> str:  # fmt: skip
     """Megatron's nesting: tensor inside experts, context, data and pipeline."""
     words = []
     if pp > 1:
         chunks = f",interleave={interleave}" if interleave > 1 else ""
-        words.append(f"pipeline:{pp},segments={pieces}{chunks}")
-    knobs = f",accumulate={pieces}" if pp == 1 and pieces > 1 else ""
+        words.append(f"pipeline:{pp},segments={pieces}{chunks}{knobs}")
+    replicas = f",accumulate={pieces}" if pp == 1 and pieces > 1 else ""
     if zero and dp * cp > 1:
-        knobs += f",zero={zero}"
-    if dp > 1 or knobs:
-        words.append(f"data:{dp}{knobs}")
+        replicas += f",zero={zero}"
+    if dp > 1 or replicas:
+        words.append(f"data:{dp}{replicas}")
     words.append(f"context:{cp}" if cp > 1 else "")
     words.append(f"expert:{ep}" if ep > 1 else "")
     words.append(f"tensor:{tp}{',sequence=on' * sequence}" if tp > 1 else "")

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.published.megatron import grid
+from benchmarks.published.recipes import Recipe, latent_cuts, recipe_of, software_of
 from benchmarks.published.table import (
     BRAIN_ADAM,
     EIGHT_ADAM,
@@ -17,13 +18,14 @@ from benchmarks.published.table import (
     written,
 )
 
-NEMO = "nemo"
+NEMO = "nemo-2.5"
 MLPERF = "mlperf-nemo"
 SHIPPED = {
     "GPT3-175B": "gpt3-175b", "GPT-3 175B": "gpt3-175b",
     "LLAMA2-7B": "llama2-7b", "LLAMA2-13B": "llama2-13b", "LLAMA2-70B": "llama2-70b",
     "LLAMA3-8B": "llama3-8b", "Llama-3.1 8B": "llama3-8b", "LLAMA3-70B": "llama3-70b",
     "Qwen3_30B_a3B": "qwen3-30b-a3b", "LLAMA3_70B": "llama3-70b", "DeepSeekV3": "deepseek-v3",
+    "Nemotron_3_Nano": "nemotron-3-nano",
 }  # fmt: skip
 # layers, hidden, heads: GPTConfig5B and GPTConfig20B of github.com/NVIDIA/NeMo,
 # nemo/collections/llm/gpt/model/base.py; vocabulary as arXiv 2104.04473, section 5.1
@@ -44,7 +46,10 @@ def network(name: str, sequence: int) -> dict[str, Any]:
             "layers": layers, "hidden": hidden, "heads": heads, "vocab": 51200,
             "sequence": sequence}}  # fmt: skip
     spec = written(SHIPPED[name])
-    spec["transformer"]["sequence"] = sequence
+    if "transformer" in spec:
+        spec["transformer"]["sequence"] = sequence
+    else:
+        spec["input"] = [1, sequence]
     return spec
 
 
@@ -63,15 +68,17 @@ def card(row: Row) -> str:
     return "h200-sxm5" if "H200" in row["accelerator_model_name"] else ""
 
 
-def plans(row: Row, layers: int, gpus: int, batch: int) -> list[str]:
-    """The plan of a row, or one for each interleave that divides where the row says none."""
+def plans(row: Row, layers: int, gpus: int, batch: int, recipe: Recipe | None = None) -> list[str]:
+    """The plan of a row, or one for each interleave that divides where nobody says one."""
     tp, pp, cp, ep = (number(row, key, 1) for key in ("tp", "pp", "cp", "ep"))
-    dp = gpus // (tp * pp * cp)
-    said = number(row, "virtual_pp", 1 if pp == 1 else 0)
+    dp, recipe = gpus // (tp * pp * cp), recipe or Recipe()
+    said = number(row, "virtual_pp", 1 if pp == 1 else recipe.chunks or 0)
+    latent = row["model"].startswith("DeepSeekV3")
     chunks = [said] if said else [v for v in range(1, layers // pp + 1) if layers // pp % v == 0]
     return [
-        grid(pp, dp, tp, batch // (dp * number(row, "micro_batch")), cp=cp, ep=ep,
-             interleave=v, sequence=True, zero=3 if number(row, "fsdp") > 1 else 1)
+        grid(pp, dp, tp, batch // (dp * number(row, "micro_batch")), recipe.plan, cp=cp, ep=ep,
+             interleave=v, sequence=True, zero=3 if number(row, "fsdp") > 1 else 1,
+             knobs=latent_cuts(pp * v) if latent else "")
         for v in chunks
     ]  # fmt: skip
 
@@ -94,9 +101,7 @@ def nemo(found: list[Row]) -> Iterator[Case]:
                    others=tuple(others), software=NEMO)  # fmt: skip
 
 
-# systems of GPUs; GB300 are racks of GB200 with the device of a B300 while no spec is theirs
-RACKS = {"B200": ("dgx-b200", ""), "B300": ("dgx-b300", ""), "GB200": ("gb200-nvl72", ""),
-         "GB300": ("gb200-nvl72", "b300-sxm")}  # fmt: skip
+RACKS = {"B200": "dgx-b200", "B300": "dgx-b300", "GB200": "gb200-nvl72", "GB300": "gb300-nvl72"}
 # FP8-CS: one current scale a tensor
 WIDTHS = {"BF16": "bf16", "FP8-CS": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "NVFP4": "nvfp4"}
 
@@ -109,20 +114,22 @@ def blackwell(rows_read: list[Row]) -> Iterator[Case]:
         if name not in SHIPPED:
             continue
         gpus, batch, sequence = (number(row, key) for key in ("gpus", "global_batch", "seq_len"))
-        model = network(name, sequence)
-        if name == "DeepSeekV3" and heads == "(w/o MTP)":
-            model["transformer"].pop("predicts", None)
+        model, release = network(name, sequence), row["release"].split()[0]
+        recipe = recipe_of(name, row["gpu"], row["task"], row["precision"], release)
+        family = model.get("transformer", {})
+        if heads == "(w/o MTP)":
+            family.pop("predicts", None)
         if row["task"] == "LoRA":
-            model["train"] = "lora:32:qkv"
+            model["train"] = "lora:16:qkv"
         if row["task"] != "pretraining":
-            model["transformer"]["documents"] = SQUAD
-        first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
-        system, device = RACKS[row["gpu"]]
+            family["documents"] = SQUAD
+        first, *others = plans(row, family.get("layers", 1), gpus, batch, recipe)
+        system = RACKS[row["gpu"]]
         rate = float(row["tokens_per_s_per_gpu"]) * gpus
         yield Case((row["model"], row["gpu"], row["precision"], row["task"], row["release"]), model,
-                   cluster(gpus, device, system), first, batch, batch * sequence / rate,
+                   cluster(gpus, "", system), first, batch, batch * sequence / rate,
                    {"precision": WIDTHS[row["precision"]], "optimizer": "adam"},
-                   others=tuple(others), software=NEMO)  # fmt: skip
+                   others=tuple(others), software=software_of(release, recipe))  # fmt: skip
 
 
 @table("mlperf_llm", "mlperf_llm*.csv", "MAPE ≤ 10 %")

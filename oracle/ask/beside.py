@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from oracle.ask.placing import on_nodes
 from oracle.models.model import model as load_model
 from oracle.network import contention
 from oracle.network.contention.line import Offer
 from oracle.network.contention.neighbours import STATES, Neighbour, Slowdown, slowdown, traffic
 from oracle.network.topology import network_of
+from oracle.plan.laid import devices_of, laid_out
 from oracle.plan.plan import parse
 from oracle.predict.defaults import options_for, room_for
 from oracle.predict.estimate import Estimate
@@ -23,7 +22,6 @@ from oracle.predict.estimate import estimate as predict
 from oracle.spec.document import from_data, load, refusal
 from oracle.spec.files import read_text
 from oracle.spec.schema import Between, Clash, Count, read
-from oracle.spec.seats import Seats
 from oracle.spec.system import System
 
 
@@ -112,10 +110,11 @@ def beside(shown: Estimate, row: int, jobs: Any) -> Beside:
         raise refusal("options", f"{len(others)} other jobs", "the nearest six")
     neighbours = [_neighbour(one, job, reach) for one, job in zip(others, given.jobs, strict=True)]
     graph = network_of(system.bare, reach)
+    there = laid_out(system, alone.work[0].plan)
     found: dict[tuple[str, Any, int], Slowdown] = {}
     said: list[tuple[str, Slowdown]] = []
     for what, op, pattern, devices, algorithm, _ in _exchanges(alone):
-        mine = traffic(system, op, pattern, devices, algorithm, reach)
+        mine = traffic(there, op, pattern, devices, algorithm, reach)
         slower = slowdown(mine, neighbours, graph)
         found[op, pattern, devices] = slower
         said.append((what, slower))
@@ -141,9 +140,7 @@ def _apart(alone: Estimate, others: list[Estimate], jobs: tuple[OtherJob, ...]) 
     """The devices of all jobs; two jobs cannot have one."""
     every: list[int] = []
     for one, job in zip([alone, *others], [None, *jobs], strict=True):
-        count = int(one.devices[0])
-        seats = one.system.seats or Seats()
-        mine = seats.devices_of(np.arange(count), count).tolist()
+        mine = devices_of(one.system, one.work[0].plan).tolist()
         if met := set(mine) & set(every):
             name = job.nodes if job else ""
             what = f"device {min(met)} is in two jobs ({name})"
@@ -168,7 +165,8 @@ def _neighbour(shown: Estimate, job: OtherJob, reach: int) -> Neighbour:
     """Its longest exchanges, at most as many as can be looked at."""
     every = sorted(_exchanges(shown), key=lambda one: -one[-1])[:3]
     step = float(shown.seconds[0])
-    loads = [traffic(shown.system, op, pattern, devices, algorithm, reach)
+    system = laid_out(shown.system, shown.work[0].plan)
+    loads = [traffic(system, op, pattern, devices, algorithm, reach)
              for _, op, pattern, devices, algorithm, _ in every]  # fmt: skip
     active = tuple(job.active * min(1.0, one[-1] / step) for one in every)
     return Neighbour(job.called, active, tuple(loads))

@@ -26,6 +26,7 @@ from oracle.network.arrays import Floats, Ints
 from oracle.network.contention import RankGroups
 from oracle.network.topology import network_of, placement, swapping
 from oracle.network.topology.placement import Parts
+from oracle.plan.laid import as_used, numbers_of
 from oracle.plan.plan import Plan, parse
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
@@ -92,14 +93,14 @@ def on_nodes(system: System, wanted: str | None) -> System:
     system.need_alike("on which nodes a job is")
     known = system.node_names
     if _NUMBERS.fullmatch(wanted) and wanted.split(",")[0] not in known:
-        known = known or tuple(map(str, range(system.devices // system.node)))
+        known = known or tuple(map(str, range(system.devices // system.per_host)))
         wanted = ",".join(known[number] for number in _numbered(system, wanted))
     if not known:
         hint = ("their numbers, as 0-7,32-39; or `nodes: rack[1-8]-[1-16]` in its file, in the "
                 "order in which levels join them")  # fmt: skip
         raise refusal(system.name, "nobody says what its nodes are called", hint)
     try:
-        return system.seated(Seats(**given(known, hostlist.names(wanted), system.node)))
+        return system.seated(Seats(**given(known, hostlist.names(wanted), system.per_host)))
     except ValueError as error:
         what, _, hint = str(error).partition("; ")
         raise refusal("--nodes", what, hint, "E110") from None
@@ -107,7 +108,7 @@ def on_nodes(system: System, wanted: str | None) -> System:
 
 def _numbered(system: System, text: str) -> Iterator[int]:
     """The numbers that a list says, each a node of the system."""
-    most = system.devices // system.node
+    most = system.devices // system.per_host
     for part in text.replace(" ", "").split(","):
         span, _, step = part.partition("/")
         first, dash, last = span.partition("-")
@@ -140,26 +141,32 @@ def _placed(
     plan = parse(text, float(batch)) if isinstance(text, str) else text
     first = predict(model, system, [text], batch, options)
     devices, mesh = int(plan.devices[0, 0]), axes_of(plan)
-    seats, tried, found = system.seats or Seats(), 1, first
+
+    def given_by(seats: Seats) -> Seats:
+        """Seats among the devices that the machine uses, by the numbers of all of its devices."""
+        return replace(seats, slots=numbers_of(system, machine, seats.slots))
+
+    machine = as_used(system, plan)
+    seats, tried, found = machine.seats or Seats(), 1, first
     if devices > 1 and devices <= system.devices and not options.ideal:
         if how == "cyclic":
-            digits = placement.cyclic(devices, system.node)
+            digits = placement.cyclic(devices, machine.per_host)
             seats = replace(seats, digits=digits, how="cyclic" if digits else "block")
-            found = predict(model, system.seated(seats), [text], batch, options)
+            found = predict(model, system.seated(given_by(seats)), [text], batch, options)
         elif how == "best":
-            tried, finals = _finals(first, system, [size for _, size in mesh], devices, options)
+            tried, finals = _finals(first, machine, [size for _, size in mesh], devices, options)
             every = [(first, seats)] + [
-                (predict(model, system.seated(each), [text], batch, options), each)
+                (predict(model, system.seated(given_by(each)), [text], batch, options), each)
                 for each in finals
             ]
             found, seats = min(every, key=lambda one: float(one[0].seconds[0]))
             if not found.seconds[0] < first.seconds[0] * (1 - BETTER):
-                found, seats = first, system.seats or Seats()
+                found, seats = first, machine.seats or Seats()
     near = None
     if seats.slots:
         compact = predict(model, system.bare, [text], batch, options)
         near = float(compact.seconds[0])
-    said = Placing(seats, words(system, seats, mesh, devices), float(found.seconds[0]),
+    said = Placing(given_by(seats), words(machine, seats, mesh, devices), float(found.seconds[0]),
                    float(first.seconds[0]), near, tried)  # fmt: skip
     return replace(found, placed=(said,))
 
@@ -177,7 +184,7 @@ def _finals(
     seats = system.seats or Seats()
     every = [replace(seats, digits=placement.dealt(sizes, parts), how="best")
              for parts in ways(system, sizes, devices)]  # fmt: skip
-    if digits := placement.cyclic(devices, system.node):
+    if digits := placement.cyclic(devices, system.per_host):
         every.append(replace(seats, digits=digits, how="best"))
     messages = list(_messages(first))
 
@@ -208,7 +215,7 @@ def _swapped(
     seats: Seats, system: System, messages: Sequence[tuple[Any, ...]], devices: int
 ) -> Seats:
     """The seats with nodes swapped in pairs, so that ranks that talk are on near ones."""
-    each = system.node
+    each = system.per_host
     nodes = np.array(seats.slots[:devices:each], np.int64) // each
     if devices % each or not 2 < len(nodes) <= swapping.LARGEST:
         return seats

@@ -174,7 +174,7 @@ def _kernels(run: Run, model: Model, system: System, options: Options) -> Mappin
     times = in_step(passes(shard, system.device, options.precision, options.profile), model,
                     system.device, plan.devices)  # fmt: skip
     mode = int(plan.axis("recompute").mode[0, 0])
-    again = recomputed(model)[mode - 1] if mode else np.zeros(len(model))
+    again = recomputed(model, [mode])[mode] if mode else np.zeros(len(model))
     seconds = (times.forward * (1 + again) + times.data + times.weight) * model.repeat
     seconds = np.broadcast_to(seconds, (1, len(model)))[0]
     often = float(np.ravel(shard.segments)[0]) / float(plan.axis("pipeline").degree[0, 0])

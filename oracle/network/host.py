@@ -27,7 +27,7 @@ def host_line(system: System) -> CostLine:
 def memory_line(system: System) -> CostLine:
     """What passes through the memory of the host, of which each device of a node has a share."""
     known = None if system.host is None else system.host.bandwidth
-    each = STREAMED * (known or HOST_BANDWIDTH) / system.node
+    each = STREAMED * (known or HOST_BANDWIDTH) / system.per_host
     origin = "assumed" if known is None else "datasheet"
     return CostLine("copy", START, 1 / each, full=("host memory",), origin=origin,
                     short=SHORT["host"])  # fmt: skip
@@ -38,7 +38,7 @@ def disk_line(system: System) -> CostLine:
     local = None if system.storage is None else system.storage.local
     slower = DISK if local is None else min(local.read, local.write or local.read)
     origin = "assumed" if local is None else "datasheet"
-    return CostLine("copy", START, system.node / slower, full=("disk",), origin=origin,
+    return CostLine("copy", START, system.per_host / slower, full=("disk",), origin=origin,
                     short=SHORT["disk"])  # fmt: skip
 
 

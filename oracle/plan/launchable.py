@@ -5,7 +5,8 @@ It names the strategies whose knobs formulas of a software spec speak of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Rule, strategies
+from oracle.plan.strategies.base import text_of
 from oracle.spec import catalogue
 from oracle.spec.document import suggest
 from oracle.spec.formula import NAMES
@@ -43,7 +45,7 @@ def clashes(software: Software) -> Iterator[Clash]:
         new, knob = every[key]
         words = new.knobs()[knob].metadata.get("words")
         for i, value in enumerate(values):
-            if words is not None and value not in words:
+            if words is not None and not takes_word(new, knob, value):
                 hint = suggest(value, words, "it takes")
                 yield Clash(f"launch.knobs.{key}.{i}", f"`{key}` is never `{value}`", hint)
             elif words is None and not value.isdigit():
@@ -80,9 +82,7 @@ def rules(software: Software, model: Model, plan: Plan) -> Iterator[Rule]:
             if allowed is None:
                 continue
             plan_numbers = np.asarray(getattr(axis, knob))
-            shipped = [axis.number(knob, word) if "words" in field.metadata else int(word)
-                     for word in allowed]  # fmt: skip
-            refused = ~np.isin(plan_numbers, shipped)
+            refused = ~np.isin(plan_numbers, shipped(field, allowed, plan_numbers))
             if not field.metadata.get("alone") and axis.degrees:
                 refused = refused & (np.asarray(axis.degree) > 1)
             if refused.any():
@@ -94,6 +94,26 @@ def rules(software: Software, model: Model, plan: Plan) -> Iterator[Rule]:
             broken = np.logical_not(column.must(numbers))
             if np.any(broken):
                 yield Rule.never(_wide(broken, plan), f"{name}: {column.why} ({column.must.text})")
+
+
+def takes_word(new: Any, knob: str, value: str) -> bool:
+    """Whether a knob takes this word, or a text of its form that is one part."""
+    told = new.knobs()[knob].metadata
+    return value in told["words"] or bool(
+        told.get("form") and "+" not in value and re.fullmatch(told["form"], value)
+    )
+
+
+def shipped(field: Any, allowed: Sequence[str], numbers: Array) -> list[int]:
+    """The numbers of a knob that a software takes: of texts those whose every part it does."""
+    words = field.metadata.get("words")
+    if words is None:
+        return [int(word) for word in allowed]
+    texts = {int(number) for number in np.unique(numbers) if number >= len(words)}
+    return [
+        *(words.index(word) for word in allowed if word in words),
+        *(text for text in texts if {*text_of(text, words).split("+")} <= {*allowed}),
+    ]
 
 
 def usual_word(field: Any) -> str:

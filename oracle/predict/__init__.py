@@ -12,6 +12,7 @@ exchange      cost of each message
 offers        what the network offers for a message, and the cheapest of it
 overlap       what of it hides under the work beside it
 stage_work    what each stage computes and updates
+graphs        parts of layers whose kernels are launched as one
 encoding      compressing gradients, and what is left out of them
 second_order  K-FAC's factors, inverses and preconditioned gradients
 passes        the passes of a micro-batch on each stage: work and messages, beside the host

@@ -29,6 +29,15 @@ from oracle.plan.in_flight import OfStages, of_stages
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
+from oracle.plan.strategies.recompute import (
+    BEST,
+    FULL,
+    NONE,
+    OPERATORS,
+    SELECTIVE,
+    STAGE,
+    remade_parts,
+)
 from oracle.predict.carried import block_begins, given, received
 from oracle.predict.played import Order, orders
 from oracle.predict.row_bytes import (
@@ -39,8 +48,6 @@ from oracle.predict.row_bytes import (
     working_rows,
 )
 
-# kinds of recomputation, as plans number them
-NONE, SELECTIVE, FULL, OPERATORS, STAGE, BEST = range(6)
 EARLY, LATE = ("forward", "loss", "input"), ("layers", "weight")  # before gradients, and with them
 BACK = {"loss": "backward", "layers": "backward"}  # the turns that these are parts of
 
@@ -111,7 +118,12 @@ class Rows:
             return replace(self, rest=0 * self.own, again=True)
         if mode == OPERATORS:
             return replace(self, rest=np.atleast_2d(kept_by_operators(shard)), again=True)
-        return self
+        if mode <= BEST:
+            return self
+        remade, gone, present = remade_parts(shard.model, mode)
+        core_bytes, gone_bytes = self.under(shard, SELECTIVE).own * remade, self.kept * gone
+        return replace(self, rest=self.kept - core_bytes - gone_bytes,
+                       own=core_bytes + gone_bytes @ present.T)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +226,7 @@ class Chunks:
     ) -> list[Chunks]:  # fmt: skip
         """Under each kind of recomputation; of units that choose for themselves, if all keep."""
         rows = Rows.of(shard, NONE, workspace)
-        usual = None if {*modes} <= {SELECTIVE, FULL, OPERATORS} else cls.of(stages, rows)
+        usual = cls.of(stages, rows) if {*modes} & {NONE, STAGE, BEST} else None
         by_mode = []
         for mode in modes:
             if mode == STAGE:

@@ -19,7 +19,7 @@ from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
-from oracle.plan.strategies.recompute import inside
+from oracle.plan.strategies.recompute import inside, parted
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
 from oracle.predict.limits import limits
@@ -222,7 +222,7 @@ def prices_of(
 ) -> Prices:
     """The work of stages, and what is left of each message beside it."""
     model = load.shard.model
-    work = work_of(load, system, options)
+    work = work_of(load, system, options, parted(plan.axis("recompute").mode))
     choice = choice_of(load, plan, same, (work.forward, work.backward), system, options)
     work = chosen(work, choice)
     cover = cover_of(work, plan, model)

@@ -23,6 +23,7 @@ import numpy as np
 
 from oracle.models.model import Model
 from oracle.models.shard import Array
+from oracle.plan.laid import laid
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan, table
 from oracle.predict.block import Block, Work, block
@@ -69,7 +70,8 @@ def _shared(
 ) -> Iterator[tuple[Array | None, Callable[[Plan], Pool]]]:
     """Rows that run on the same devices (None: all do), and how some of them are priced."""
     if not system.partitions:
-        yield None, lambda plans: Shared.of(model, system, plans, options, lines)
+        for rows, used in laid(system, plan):
+            yield rows, partial(_on_one, model, system, used, options, lines)
         return
     for rows, job in jobs(system, plan):
         if len(job) == 1:

@@ -95,7 +95,7 @@ def host_rules(system: System, held_bytes: Held, plans: int) -> list[Rule]:
     )
     rules = []
     for on_this, key, name, room in rooms:
-        needed_bytes = np.where(on_this, bytes_ * system.node, 0.0)
+        needed_bytes = np.where(on_this, bytes_ * system.per_host, 0.0)
         if not needed_bytes.any():
             continue
 

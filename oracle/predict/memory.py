@@ -4,7 +4,8 @@
 
 Activations are what the backward pass wants, kept from the forward pass until it is used: a
 tensor once, whoever wants it (`oracle.predict.alive`). `oracle.predict.allocation` plays the same
-in time, tensor by tensor. It names `data`, whose gradients are in buckets.
+in time, tensor by tensor. It names `data` and
+`expert`, whose gradients and tokens have buffers.
 The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021, Table III].
 """
 
@@ -166,6 +167,8 @@ def standing(load: Workload, options: Options) -> Standing:
     }
     if software.convolution.shared and (every := load.times.workspace) is not None:
         fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
+    if software.experts.dispatcher == "hybridep" and load.plan.axis("expert").wide:
+        fixed["buffers"] = _expert_buffers(load)
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.factor_bytes(load, options)
     # beside the device gradients are fp32, of what is renewed there
@@ -276,6 +279,23 @@ def _gathered(load: Workload, trained: bool = False) -> Array:
         with_experts = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
         unit_weights = np.where((alone < 1) | lies_beside, with_experts, unit_weights)
     return unit_weights
+
+
+def _expert_buffers(load: Workload) -> Array:
+    """(plans, p): what HybridEP registers on each device for tokens that are sent to experts.
+
+    As many tokens as all p devices of a group have, in 16 bits on the way out and back in one
+    buffer, with a weight for each expert and a scale for each 128 channels, if all were to come:
+    T p (2 h + 4 E + 4 h / 128) (deepseek-ai/DeepEP, @017a5202 csrc/hybrid_ep/hybrid_ep.cu).
+    """
+    shard, model = load.shard, load.shard.model
+    columns = np.flatnonzero(model.mask(lambda row: row.role == "dispatch"))
+    degree = np.asarray(load.plan.axis("expert").degree)
+    experts = model.column(lambda row: row.experts)
+    tokens = shard.micro * shard.x / model.channels
+    token_bytes = model.channels * (2 + 4 / 128) + 4 * experts
+    group_bytes = (tokens * token_bytes * degree * (degree > 1))[:, columns]
+    return load.kinds.spread(load.stages.largest(group_bytes, columns))
 
 
 def _buckets(load: Workload, options: Options) -> Array:

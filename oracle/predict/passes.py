@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.models.shard import Array
-from oracle.plan.strategies.recompute import STAGE, Recompute
+from oracle.plan.strategies.recompute import NONE, STAGE, Recompute
 from oracle.predict.exchange import Priced
 from oracle.predict.overlap import OTHER, longer, longer_by, together
 from oracle.predict.stage_work import StageWork, made_again, repeated
@@ -24,7 +24,7 @@ class StageMessages:
     backward: Array
     again: Array  # of those of the forward pass, what recomputation sends once more
     input: Array  # of those backward, beside the gradient of the input alone
-    after: tuple[Array, ...]  # by the kind of recomputation that they hide beside, none first
+    after: dict[int, Array]  # by the kind of recomputation that they hide beside
     border: Array  # ideally each crossing; else receive time before a backward pass
     ahead: Array  # receive time before a forward pass
     # seconds to launch those of either pass, and those that recomputation sends once more
@@ -42,7 +42,7 @@ def messages_of(talk: list[Priced], work: StageWork) -> StageMessages:
         np.zeros(shape),
         {when: np.zeros(shape) for when in OTHER},
     )
-    after = [np.zeros(shape) for _ in range(1 + len(work.recomputed))]
+    after = {kind: np.zeros(shape) for kind in (NONE, *work.recomputed)}
     for message in talk:
         when = message.when
         if when in exposed:
@@ -57,9 +57,9 @@ def messages_of(talk: list[Priced], work: StageWork) -> StageMessages:
         if when in later and not message.stays:
             later[when] = later[when] + message.left(OTHER[when])
         if when == "step":
-            after = [place + message.left(longer_by(kind)) for kind, place in enumerate(after)]
+            after = {kind: place + message.left(longer_by(kind)) for kind, place in after.items()}
     return StageMessages(
-        exposed["forward"], exposed["backward"], later["forward"], later["backward"], tuple(after),
+        exposed["forward"], exposed["backward"], later["forward"], later["backward"], after,
         exposed["border"], ahead, (host["forward"], host["backward"], host["again"]), sent_whole,
     )  # fmt: skip
 
@@ -115,7 +115,7 @@ def passes_of(
     host = host + made_again(kind, work.host_recomputed, same)
     if not ideal:  # a full recomputation sends everything again but weights that are there
         part = repeated(kind, work, same)
-        once_more = np.where(kind == 1 + STAGE, sent.whole[same], part * sent.again[same])
+        once_more = np.where(kind == STAGE, sent.whole[same], part * sent.again[same])
         back, input_messages = back + once_more, input_messages + once_more
         host = host + part * sent.host[2][same]
     weight, late = work.weight[same], work.host_weight[same]

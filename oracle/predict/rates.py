@@ -27,12 +27,12 @@ HOUR = 3600.0
 
 
 @lru_cache(masks.MODELS)
-def counted(model: Model) -> tuple[float, tuple[float, ...]]:
-    """FLOP of a sample as papers count them, and those made again by each kind of recomputation."""
+def counted(model: Model, mode: int) -> tuple[float, float]:
+    """FLOP of a sample as papers count them, and those made again by a kind of recomputation."""
     forward = 2 * model.repeat * whole(model)
     passes = 1.0 if model.training.forward else 2.0 + model.trained
-    again = (float(forward @ share) for share in recomputed(model))
-    return float(forward @ (passes * np.ones(len(model)))), (0.0, *again)
+    again = float(forward @ recomputed(model, [mode])[mode]) if mode else 0.0
+    return float(forward @ (passes * np.ones(len(model)))), again
 
 
 def whole(model: Model) -> Floats:
@@ -69,12 +69,12 @@ def rates(
 
     `remade` are shares of its units' passes forward that the room there is has made again.
     """
-    needed, remade_flop = counted(model)
     mode = 0 if plan is None else int(plan.axis("recompute").mode[0, 0])
+    needed, remade_flop = counted(model, mode)
     samples, data = batch / seconds, model.dataset
-    if mode == 1 + BEST:  # as many units as there is no room for
+    if mode == BEST:  # as many units as there is no room for
         more = np.zeros(len(model)) if remade is None else remade @ model.units[0]
-        remade_flop = (*remade_flop[:mode], float(2 * more @ whole(model)))
+        remade_flop = float(2 * more @ whole(model))
     done, trained = samples * needed / devices, samples * tokens(model)
     epoch = None if data is None else data.samples / samples
     return {
@@ -84,7 +84,7 @@ def rates(
         "tokens_per_second_device": trained / devices or None,
         "flops_per_device": done,
         "mfu": done / peak,
-        "hfu": samples * (needed + remade_flop[mode]) / devices / peak,
+        "hfu": samples * (needed + remade_flop) / devices / peak,
         "device_hours_per_epoch": None if epoch is None else epoch * devices / HOUR,
         "device_hours_per_billion_tokens": 1e9 / trained * devices / HOUR if trained else None,
     }

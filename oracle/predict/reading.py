@@ -85,7 +85,7 @@ class Loads:
             return alike.over(row)
         inner = parts[first] <= system.node  # ranks that share a sample sit in one node
         question = Question(
-            machine_of(system), samples, batch[first], np.ceil(devices[first] / system.node),
+            machine_of(system), samples, batch[first], np.ceil(devices[first] / system.per_host),
             groups[first], parts[first], shuffle(options.shuffle),
             np.where(inner, system.levels[0].bandwidth, 0.0), options.epochs,
         )  # fmt: skip

@@ -24,7 +24,15 @@ from oracle.plan.out_of_core import Chain, Flags, Played, loads, needed, play, r
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.plan.strategies.offload import FAULTS
-from oracle.plan.strategies.recompute import BEST, FULL, Recompute, recomputed
+from oracle.plan.strategies.recompute import (
+    BEST,
+    FULL,
+    NONE,
+    OPERATORS,
+    SELECTIVE,
+    Recompute,
+    recomputed,
+)
 from oracle.plan.unit_choice import choose, same, words
 from oracle.predict import alive, memory
 from oracle.predict.exchange import Priced
@@ -187,7 +195,8 @@ def chain_of(
     kept_bytes = in_chains(units)
     small = np.minimum(in_chains(given_bytes), kept_bytes)
     is_block = in_chains(1.0 * block[None]) > 0
-    remake_seconds = [stages.units(times.forward * part) for part in recomputed(model)]
+    remake_seconds = {kind: stages.units(times.forward * part)
+                      for kind, part in recomputed(model).items()}  # fmt: skip
     forward, backward = (stages.units(seconds)
                          for seconds in (times.forward, times.data + times.weight))  # fmt: skip
     # a pass has more to do than its rows: what ZeRO-3 gathers is put in its place
@@ -197,7 +206,7 @@ def chain_of(
         scale.append(np.divide(pass_seconds[workloads], rows, out=np.ones(rows.shape),
                                where=rows > 0))  # fmt: skip
     added, less, work = np.zeros_like(kept_bytes), kept_bytes, in_chains(_lives(load))
-    for kind, part in (("selective", 0), ("operators", 2), ("full", FULL)):
+    for kind, part in (("selective", SELECTIVE), ("operators", OPERATORS), ("full", FULL)):
         if (asked_for := column(says("mode", kind)) > 0).any():
             added = np.where(asked_for, in_chains(remake_seconds[part]), added)
             stays = small if kind == "full" else in_chains(_kept_under(kind, load))
@@ -241,7 +250,7 @@ def keeping(plan: Plan) -> Plan:
 
 def _lives(load: Workload) -> Array:
     """(kinds, units) bytes that live only while each unit runs back, at most."""
-    rows = alive.Rows.of(load.shard, alive.NONE, load.times.workspace)
+    rows = alive.Rows.of(load.shard, NONE, load.times.workspace)
     units = alive.Units.of(load.shard.model, rows)
     live_bytes = np.maximum(units.layers.real, units.loss.real)
     return np.asarray(np.maximum(live_bytes - units.rest, 0.0))

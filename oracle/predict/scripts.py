@@ -19,6 +19,7 @@ from oracle.models import masks
 from oracle.models.instances import equal_runs
 from oracle.models.shard import Array
 from oracle.plan.schedule import SCHEDULES
+from oracle.plan.strategies.recompute import FULL, STAGE
 from oracle.predict import alive
 from oracle.predict.carried import block_begins
 from oracle.predict.memory import standing
@@ -75,9 +76,9 @@ class Stage:
         self.words = words  # of the model's units, where each chose whether it is made again
         self.many = load.stages.devices
         shard, self.model = load.shard, load.shard.model
-        mode = alive.FULL if "recompute" in words else int(load.plan.axis("recompute").mode[0, 0])
+        mode = FULL if "recompute" in words else int(load.plan.axis("recompute").mode[0, 0])
         self.mode = 0 if self.model.training.forward else mode
-        self.whole = self.mode == alive.STAGE  # the stage is made again, from what it was given
+        self.whole = self.mode == STAGE  # the stage is made again, from what it was given
         self.rows = alive.Rows.of(shard, 0 if self.whole else self.mode, load.times.workspace)
         # what kernels take beside the gradients while they run
         self.taken = self._row(self.rows.moving - moving_rows(shard))

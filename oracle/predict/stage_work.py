@@ -5,6 +5,7 @@ It names `recompute`, which says what runs again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,7 @@ from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import BEST, FULL, STAGE, recomputed
 from oracle.predict import encoding, played, second_order
+from oracle.predict.graphs import launched_in
 from oracle.predict.overlap import Cover, longer_by
 from oracle.predict.resident import Choice
 from oracle.predict.workload import Workload
@@ -36,21 +38,25 @@ class StageWork:
     forward: Array
     backward: Array
     weight: Array  # of the backward pass, the gradient of the weights
-    recomputed: tuple[Array, ...]  # forward again, of each kind of recomputation
+    recomputed: dict[int, Array]  # forward again, of each kind of recomputation
     update: Array
     host: tuple[Array, Array]  # what the host needs to launch forward and backward
     host_weight: Array  # and of the latter the gradient of the weights
-    host_recomputed: tuple[Array, ...]  # and what each kind of recomputation runs again
+    host_recomputed: dict[int, Array]  # and what each kind of recomputation runs again
     segments: Array  # (u, 1)
 
 
-def work_of(load: Workload, system: System, options: Options) -> StageWork:
-    """What each stage computes and updates."""
+def work_of(
+    load: Workload, system: System, options: Options, modes: Iterable[int] = ()
+) -> StageWork:  # fmt: skip
+    """What each stage computes and updates; `modes` are recomputations of parts of layers."""
     shard, state, times = load.shard, load.state, load.times
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else options.software.host.launch(system)
-    ahead, back = times.kernels
-    parts = tuple(part * (not model.training.forward) for part in recomputed(model))
+    ahead, back = (launched_in(model, options.software.host.graphs, calls)
+                   for calls in times.kernels)  # fmt: skip
+    remade = recomputed(model, modes)
+    parts = [part * (not model.training.forward) for part in remade.values()]
     present = load.kinds.spread(load.stages.there)
     made_anew = [each * part for each in (times.forward, ahead) for part in parts]
     seconds = [times.forward, times.data + times.weight, times.weight]
@@ -105,9 +111,9 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         update = update * (1 - np.asarray(state.updated_away))  # the host's work, not the device's
         update = update + encoding.seconds(load, device, options)
     return StageWork(
-        forward, backward, weight, tuple(recomputed_seconds),
+        forward, backward, weight, dict(zip(remade, recomputed_seconds, strict=True)),
         update, host, 0.5 * weighted * launch,
-        tuple(each * launch for each in recomputed_calls),
+        {kind: calls * launch for kind, calls in zip(remade, recomputed_calls, strict=True)},
         state.segments * np.ones((len(weights), 1)),
     )  # fmt: skip
 
@@ -120,9 +126,9 @@ def chosen(work: StageWork, choice: Choice | None) -> StageWork:
     share = np.divide(
         choice.again, most_seconds, out=np.zeros_like(choice.again), where=most_seconds > 0
     )
-    remade, host = [*work.recomputed], [*work.host_recomputed]
-    remade[BEST], host[BEST] = choice.again, launched * share
-    return replace(work, recomputed=tuple(remade), host_recomputed=tuple(host))
+    remade, host = ({**work.recomputed, BEST: choice.again},
+                    {**work.host_recomputed, BEST: launched * share})  # fmt: skip
+    return replace(work, recomputed=remade, host_recomputed=host)
 
 
 def repeated(kind: Array, work: StageWork, same: Array) -> Array:
@@ -134,14 +140,14 @@ def repeated(kind: Array, work: StageWork, same: Array) -> Array:
         out=np.zeros_like(all_remade + chosen_remade),
         where=all_remade > 0,
     )
-    sends_all = (kind == 1 + FULL) | (kind == 1 + STAGE)
-    return np.asarray(np.where(kind == 1 + BEST, np.minimum(part, 1.0), 1.0 * sends_all))
+    sends_all = (kind == FULL) | (kind == STAGE)
+    return np.asarray(np.where(kind == BEST, np.minimum(part, 1.0), 1.0 * sends_all))
 
 
-def made_again(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
+def made_again(mode: Array, parts: dict[int, Array], same: Array) -> Array:
     """What each plan's kind of recomputation makes again, of all kinds."""
     remade: Any = 0.0
-    for kind, part in enumerate(parts, 1):
+    for kind, part in parts.items():
         if (mode == kind).any():
             remade = remade + (mode == kind) * part[same]
     return np.asarray(remade)
@@ -156,12 +162,12 @@ def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
     modes = np.unique(plan.axis("recompute").mode.astype(int))
     for kind in modes[modes > 0].tolist():
         name = longer_by(kind)
-        passes[name] = work.backward + work.recomputed[kind - 1]
-        host[name] = work.host[1] + work.host_recomputed[kind - 1]
+        passes[name] = work.backward + work.recomputed[kind]
+        host[name] = work.host[1] + work.host_recomputed[kind]
         within["backward"] = (*within.get("backward", ()), name)
-    if FULL + 1 in modes or BEST + 1 in modes:
+    if FULL in modes or BEST in modes:
         passes["again"] = work.recomputed[FULL]
-        within["again"] = (longer_by(FULL + 1),) if FULL + 1 in modes else ()
+        within["again"] = (longer_by(FULL),) if FULL in modes else ()
         parts["again", "forward"] = recomputed(model)[FULL]
     if played.split(plan):
         passes["input"] = work.backward - work.weight

@@ -18,7 +18,7 @@ from oracle.kernels.profile.factors import NOTHING, Factors
 from oracle.models.model import Flags
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
-from oracle.plan.strategies.recompute import STAGE
+from oracle.plan.strategies.recompute import NONE, STAGE
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
 from oracle.predict.passes import StageMessages, StagePasses, messages_of, passes_of
@@ -142,7 +142,7 @@ class Step:
                 self._repeated(priced) - 1,
                 (values if later is None else later)[same, back],
             )
-            sent_again = np.where(self.recompute == 1 + STAGE, values[same, back], sent_again)
+            sent_again = np.where(self.recompute == STAGE, values[same, back], sent_again)
             return np.asarray(self.segments * (values[same, ahead] + more * sent_again))
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
@@ -231,10 +231,10 @@ def _overlapped(
     row, f, b, pipeline = passes.row, passes.forward, passes.backward, plan.axis("pipeline")
     v = pipeline.interleave
     gpipe = pipeline.says("schedule", "gpipe")  # all forward, then all back
-    after = sent.after[0][same]
+    after = sent.after[NONE][same]
     if (kind := plan.axis("recompute").mode.astype(int)).any():
-        after = np.select([kind == rows for rows in range(len(sent.after))],
-                          [after_kind[same] for after_kind in sent.after])  # fmt: skip
+        after = np.select([kind == remade for remade in sent.after],
+                          [after_kind[same] for after_kind in sent.after.values()])  # fmt: skip
     ends = update[same] + after
     tails = ends
     if f.shape[1] > 1:  # a stage is done before those ahead of it have drained
@@ -286,7 +286,7 @@ def _published(
     f, b, n = passes.forward[passes.row], passes.backward[passes.row], len(plan)
     pipeline = plan.axis("pipeline")
     p, v = pipeline.degree[:, 0], pipeline.interleave[:, 0]
-    update, after, border = update[same], sent.after[0][same], sent.border[same]
+    update, after, border = update[same], sent.after[NONE][same], sent.border[same]
     busy = S * (f.max(-1) + b.max(-1))
     steady = busy * (p + S - 1) / S
     tail = update.max(-1) + after.max(-1)

@@ -64,7 +64,7 @@ def messages(
         if when == "forward" and not priced.stays:  # and where all is recomputed
             seconds_again = priced.left("again")[same, stage["again"]]
             seconds_again = np.where(
-                recompute == 1 + STAGE, priced.exposed[same, stage["again"]], seconds_again
+                recompute == STAGE, priced.exposed[same, stage["again"]], seconds_again
             )
             exposed = exposed + times["again"] * seconds_again
             longer = longer + times["again"] * priced.longer[same, stage["again"]]

@@ -303,8 +303,10 @@ def _slowest_part(part_seconds: list[Array], mask: Flags) -> Array:
 
 
 def _slowest(part_values: Sequence[Any], mask: Flags) -> Any:
-    """(faces, stages) the largest of what the partitions of a stage say; of tuples, one by one."""
-    if isinstance(part_values[0], tuple):
+    """(faces, stages) the largest of what the partitions of a stage say; of several, one by one."""
+    if isinstance(first := part_values[0], dict):
+        return {key: _slowest([values[key] for values in part_values], mask) for key in first}
+    if isinstance(first, tuple):
         return tuple(_slowest(values, mask) for values in zip(*part_values, strict=True))
     if np.ndim(part_values[0]) < 2:
         return np.maximum.reduce(list(part_values))

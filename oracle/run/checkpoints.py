@@ -27,7 +27,6 @@ from oracle.predict.reading import machine_of
 from oracle.predict.workload import rows_of, slots_of, workload
 from oracle.spec.document import refusal
 from oracle.spec.options import Options
-from oracle.spec.precision import NARROW
 from oracle.spec.running import Checkpoint
 from oracle.spec.system import System
 from oracle.spec.units import show
@@ -55,8 +54,7 @@ class State:
 
 def width_of(options: Options) -> float:
     """Bytes of a weight as it is kept, without 8-bit copies that are made anew from it."""
-    state, precision = options.software.state, options.precision
-    return state.kept(precision) - state.fp8_copies * NARROW.get(precision, 0.0)
+    return options.software.state.weight(options.precision)
 
 
 def state_of(shown: Estimate, row: int = 0) -> State:
@@ -101,11 +99,11 @@ class Saving:
 
     @property
     def nodes(self) -> float:
-        return -(-self.state.devices // self.system.node)
+        return -(-self.state.devices // self.system.per_host)
 
     def _of_a_node(self, each: float) -> float:
         """Bytes of a node whose devices have so many each, all of it once at most."""
-        return min(min(self.system.node, self.state.devices) * each, self.state.whole)
+        return min(min(self.system.per_host, self.state.devices) * each, self.state.whole)
 
     @property
     def node_bytes(self) -> float:
@@ -149,7 +147,7 @@ class Saving:
 
     def _copied(self, each: float) -> float:
         """Seconds of a copy of so many bytes between each device and its host."""
-        many = min(self.system.node, self.state.devices)
+        many = min(self.system.per_host, self.state.devices)
         return max(each / self.link, many * each / (self.machine.host.bandwidth or np.inf))
 
     @property

@@ -58,7 +58,7 @@ def costs(system: System, devices: float, seconds: float, busy: float | Load = 1
         shares = 1.0, found.low, 1.0
     said = {"node_power": system.node_power, "pue": system.pue, "grid": system.grid}
     unknown += [name for name, value in said.items() if value is None]
-    rest = -(-devices // system.node) * (system.node_power or 0.0)
+    rest = -(-devices // system.per_host) * (system.node_power or 0.0)
     mid, low, high = (
         (devices * (floor + (power.busy - floor) * share) + rest) * (system.pue or 1.0)
         * seconds / JOULE

@@ -68,7 +68,7 @@ class Goodput:
         """Failures a second of all devices of the job."""
         if self.reliability is None or self.saving is None:
             return None
-        return self.reliability.rate(self.saving.state.devices, self.saving.system.node)
+        return self.reliability.rate(self.saving.state.devices, self.saving.system.per_host)
 
     @property
     def elastic(self) -> bool:

@@ -26,6 +26,7 @@ collective_names   operations and algorithms that measurements may be of
 changes       fields said anew beside a name
 what_if       a system with its network, memory or kernels so many times what they are
 told          a block of a spec said in a line, as options do
+dates         which file of a family was the newest at a date
 catalogue     shipped specs by name, a user's own by path
 optimizer     an optimizer and its knobs as they are written
 options       options of a prediction beside the plan

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from oracle.spec.changes import WORDS, parted, rewrite, scalars
 from oracle.spec.dataset import Dataset
+from oracle.spec.dates import newest_until
 from oracle.spec.device import Device
 from oracle.spec.document import (
     Fault,
@@ -78,6 +79,7 @@ def find(name: str, folder: str, beside: Path | None = None) -> Path:
     """
     if is_path(name):
         return Path(name) if beside is None or name == "-" else beside / name
+    name = newest_until(name, shipped(folder)) if "@" in name else name
     known = shipped_folder() / folder / f"{FORMER.get(name, name)}.yaml"
     if name and os.path.isfile(known):
         return known
@@ -348,6 +350,8 @@ def device(what: Any) -> Device:
 
 def software(what: Any, also: Callable[[Software], Iterable[Clash]] | None = None) -> Software:
     """Software by name, path or dict; after a name, fields to change: `nemo,gradients=bf16`.
+
+    `nemo@26.02` is the newest file of a family until a date.
 
     `also` finds what is wrong beside the types.
     """

@@ -18,6 +18,9 @@ from oracle.spec.units import Bytes, Seconds, parse
 # convolution by the framework itself
 Layout = Literal["", "first", "last", "turned"]
 
+# parts of layers whose kernels are launched as one, where not all of an iteration's are
+GRAPHED = ("attn", "mlp", "moe_router", "moe_preprocess", "mamba")
+
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Annotated
+from typing import Annotated, Literal
 
 from oracle.spec.document import suggest
 from oracle.spec.graphs import Graph
@@ -76,6 +76,13 @@ class Level:
     interference_collectives: tuple[Annotated[float, Between(1, 1000)], ...] = ()
     # what its switches add up and multicast: `nvls` those of NVLink, `sharp` those of a network
     reduces: str = ""
+    # hosts of a unit, which a scheduler gives one by one; of up to 16 devices it is one itself
+    hosts: Count | None = None
+    # devices of a unit that a job of several units uses at most; all if not said
+    used: Count | None = None
+    # whether groups of ranks lie whole in units, some of whose devices may stay idle, or fill them;
+    # by default they do in units of several hosts
+    placement: Literal["", "aligned", "packed"] = ""
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
     share: Annotated[float, Between(0.01, 1)] | None = None
 
@@ -95,6 +102,12 @@ class Level:
             if len(factors) > 2 or [*factors] != sorted(factors):
                 what = "other jobs slow messages by two factors, the second no smaller"
                 yield Clash(name, what, "[p50, p99], e.g. [1.1, 2.5]")
+        if self.hosts is not None and self.devices % self.hosts:
+            what = f"{self.hosts} hosts do not share {self.devices} devices evenly"
+            yield Clash("hosts", what, "a divisor of `devices`")
+        if self.used is not None and self.used > self.devices:
+            what = f"a job uses {self.used} of {self.devices} devices"
+            yield Clash("used", what, f"up to {self.devices}")
         if self.ports is not None and self.ports <= 0:
             yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
 

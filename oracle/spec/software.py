@@ -17,30 +17,24 @@ from oracle.spec.doubt import CHANGED, MEMORY
 from oracle.spec.formula import Formula, Value
 from oracle.spec.kernel_choice import (
     CONVOLUTION,
+    GRAPHED,
     KERNELS,
     Convolution,
     KernelChoice,
     precisions,
 )
-from oracle.spec.precision import ACTIVATION_BYTES, MIXED, NARROW
+from oracle.spec.precision import MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
 from oracle.spec.units import BytesPerSecond, Seconds
+from oracle.spec.widths import Width, bytes_of, number_of, width_of
 
 if TYPE_CHECKING:
     from oracle.spec.system import System
 
-# bytes of a number: as wide as activations are, or of its own
-Width = Literal["compute", "fp32", "bf16", "fp16", "fp8"]
-WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
 # what a message of a row hides under: nothing, a gradient of the same row, or its own product
 # piece by piece
 Under = Literal["none", "data", "weight", "pipelined"]
 Ahead = Literal["none", "pipelined"]  # of a forward pass, whose rows have one product each
-
-
-def bytes_of(width: str, precision: str) -> float:
-    """Bytes of a number of this width, in a training of this precision."""
-    return ACTIVATION_BYTES[precision] if width == "compute" else WIDTHS[width]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +97,7 @@ class Gradients:
 
     def buffer(self, precision: str) -> float:
         """Bytes of a gradient where micro-batches' are added up."""
-        return bytes_of(_of(self.gradients, precision), precision)
+        return bytes_of(width_of(self.gradients, precision), precision)
 
     def sent(self, precision: str) -> float:
         """Bytes of a gradient on its way."""
@@ -138,7 +132,7 @@ class Gather:
 
     def sent(self, precision: str) -> float:
         """Bytes of a weight on its way."""
-        return bytes_of(_of(self.wire, precision), precision)
+        return bytes_of(width_of(self.wire, precision), precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +157,24 @@ class TensorMessages:
 
     def sent(self, precision: str) -> float:
         """Bytes of an activation that is gathered."""
-        return bytes_of(_of(self.gather, precision), precision)
+        return bytes_of(width_of(self.gather, precision), precision)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertMessages:
     """How tokens go to the experts of a mixture and come back."""
 
+    # what sends them: a copy for each expert, to all devices of the group, or once to each place
+    dispatcher: Literal["alltoall", "allgather", "deepep", "hybridep"] = "alltoall"
     out: Width | dict[str, Width] = "compute"  # on their way, and gradients of what came back
     back: Width | dict[str, Width] = "compute"  # as they come back, and gradients of what went out
-    # what hides them: the passes of another micro-batch, where one runs forward beside one back
-    overlap: Literal["none", "pass"] = "none"
+    # what hides them: the passes of another micro-batch, where one runs forward beside one back;
+    # `batch`: so, but for the micro-batches that fill and drain the pipeline
+    overlap: Literal["none", "pass", "batch"] = "none"
+    shared: Literal["apart", "beside"] = "apart"  # experts of all tokens, while others' are sent
+    # gradients of weights: with those of their inputs, or later, while tokens are sent
+    weight_gradients: Literal["at_once", "delayed"] = "at_once"
+    processors: Whole = 0  # of the device's, that messages take while they are sent
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -183,7 +184,7 @@ class ExpertMessages:
 
     def sent(self, precision: str) -> tuple[float, float]:
         """Bytes of an activation on its way to experts, and back."""
-        first, last = (_of(each, precision) for each in (self.out, self.back))
+        first, last = (width_of(each, precision) for each in (self.out, self.back))
         return bytes_of(first, precision), bytes_of(last, precision)
 
 
@@ -234,21 +235,24 @@ class State:
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
     fp8_inputs: Literal["compute", "fp8"] = "compute"  # of linear layers, as they are kept
-    fp8_copies: Ratio = 0.0  # bytes of 8-bit copies that stay beside each weight
+    # copies in operands' precision that stay beside each weight; by precision, if it differs
+    fp8_copies: Ratio | dict[str, Ratio] = 0.0
     slack: Fraction = 0.05  # of what the allocator hands out: rounding and holes between blocks
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        yield from precisions(self.weights, "weights")
-        yield from precisions(self.beside, "beside")
-        yield from precisions(self.step, "step")
-        yield from precisions(self.casts, "casts")
+        for name in ("weights", "beside", "step", "casts", "fp8_copies"):
+            yield from precisions(getattr(self, name), name)
+
+    def weight(self, precision: str) -> float:
+        """Bytes of a weight between steps, without copies that are made anew from it."""
+        return bytes_of(width_of(self.weights, precision), precision)
 
     def kept(self, precision: str) -> float:
-        """Bytes of a weight between steps, with what of it stays in 8 bits."""
-        copies = self.fp8_copies * NARROW.get(precision, 0.0)
-        return bytes_of(_of(self.weights, precision), precision) + copies
+        """The same with what of it stays in operands' precision."""
+        copies = number_of(self.fp8_copies, precision) * NARROW.get(precision, 0.0)
+        return self.weight(precision) + copies
 
     def fed(self, precision: str) -> float:
         """Bytes of an activation that only linear layers want again."""
@@ -258,15 +262,15 @@ class State:
 
     def copies(self, precision: str) -> float:
         """Further bytes of each gradient."""
-        return _number_of(self.beside, precision)
+        return number_of(self.beside, precision)
 
     def updating(self, precision: str) -> float:
         """Bytes that the update takes for each weight whose state is here."""
-        return _number_of(self.step, precision)
+        return number_of(self.step, precision)
 
     def cast(self, precision: str) -> float:
         """Bytes of mixed precision that the update reads and writes for each weight."""
-        return _number_of(self.casts, precision) if precision in MIXED else 0.0
+        return number_of(self.casts, precision) if precision in MIXED else 0.0
 
     def master(self, precision: str) -> float:
         """Bytes of a weight's master; where weights are as wide, they are their own."""
@@ -285,12 +289,18 @@ class Host:
     call: Ratio = 2.0  # kernels that a collective costs as much as
     unit: Seconds = 0.0  # beside, for each message that brings or takes a unit of the model
     around: Ratio = 60.0  # kernels around each micro-batch: fetching it, scaling its loss
-    graphs: Literal["none", "iteration"] = "none"  # what is launched as one
+    # what is launched as one: `none`, an `iteration`, or parts of layers, `attn+moe_router`
+    graphs: str = "none"
     # whether what is not tokens is read and decoded ahead of any device; or nobody knows
     reader: Literal["open", "ahead"] = "open"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
     times: float = field(default=1.0, metadata={"hidden": True})  # as long, in logged runs
+
+    def check(self) -> Iterator[Clash]:
+        if self.graphs not in ("none", "iteration") and {*self.graphs.split("+")} - {*GRAPHED}:
+            yield Clash("graphs", f"`{self.graphs}` is not launched as one",
+                        f"none, iteration, or joined by +: {', '.join(GRAPHED)}")  # fmt: skip
 
     def dispatched(self, system: System) -> float:
         """Seconds of the framework's own work for a kernel."""
@@ -386,15 +396,3 @@ class Software:
 
 
 PLAIN = Software()
-
-
-def _of(width: Width | dict[str, Width], precision: str) -> str:
-    if isinstance(width, str):
-        return width
-    return width.get(precision) or width.get("other") or "compute"
-
-
-def _number_of(value: float | dict[str, float], precision: str) -> float:
-    if isinstance(value, dict):
-        return value.get(precision, value.get("other", 0.0))
-    return value

@@ -216,7 +216,7 @@ class System:
             return hostlist.names(self.nodes)
         for i, level in enumerate(self.levels):
             unit = self.levels[i - 1].devices if i else 1
-            if level.graph is not None and unit == self.node and level is self.levels[-1]:
+            if level.graph is not None and unit == self.per_host and level is self.levels[-1]:
                 return level.graph.hosts
         return ()
 
@@ -283,6 +283,12 @@ class System:
     def node(self) -> int:
         """Devices that share a node and its network ports; 1 where each is a node of its own."""
         return self.levels[self.inside - 1].devices if self.inside else 1
+
+    @property
+    def per_host(self) -> int:
+        """Devices of one host, which a scheduler gives: of a node, unless it has several hosts."""
+        inner = self.levels[self.inside - 1] if self.inside else None
+        return self.node // (inner.hosts or 1) if inner else self.node
 
     def check(self) -> Iterator[Clash]:
         if not self.levels:
@@ -370,6 +376,6 @@ class System:
         except ValueError as error:
             what, _, hint = str(error).partition("; ")
             return Clash("nodes", what, hint)
-        if known != (count := -(-self.devices // self.node)):
+        if known != (count := -(-self.devices // self.per_host)):
             return Clash("nodes", f"{known} names for {count} nodes", "one for each, in order")
         return None

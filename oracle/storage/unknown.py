@@ -73,7 +73,8 @@ class Machine:
             found += more
         host = system.host
         if host is None:
-            cores, memory = CORES[0] * system.node, MEMORY[0] * system.device.memory * system.node
+            devices = system.per_host
+            cores, memory = CORES[0] * devices, MEMORY[0] * system.device.memory * devices
             host = Host(memory, int(cores), "assumed")
             found += [Assumed("host.cores", CORES[1]), Assumed("host.memory", MEMORY[1])]
         host, more = _filled(host, HOST, "host")

@@ -362,6 +362,7 @@ def training(job: Job, run: Software) -> Pairs:
     away = job.word("offload", "what") == "optimizer"
     full, eight = job.recompute == "full", said.precision in ("fp8", "mxfp8")
     again = {"none": None, "best": "full"}.get(job.recompute, job.recompute)
+    parts = job.recompute.split("+") if again not in (None, "selective", "full") else None
     layers = job.most("recompute") if job.recompute == "best" else int(full)
     four = said.precision == "nvfp4"
     return [
@@ -374,7 +375,9 @@ def training(job: Job, run: Software) -> Pairs:
          said.precision == "fp8" and job.zero >= 1 and run.gather.sent("fp8") == 1.0),
         ("--optimizer", "adam" if momentum is None else "sgd"), ("--sgd-momentum", momentum),
         ("--clip-grad", 1.0),
-        ("--recompute-granularity", again if layers or job.recompute != "best" else None),
+        ("--recompute-granularity",
+         "selective" if parts else again if layers or job.recompute != "best" else None),
+        ("--recompute-modules", " ".join(parts) if parts else None),
         ("--recompute-method", "uniform" if full else "block" if layers else None),
         ("--recompute-num-layers", layers or None),
         ("--optimizer-cpu-offload", away), ("--use-precision-aware-optimizer", away),

@@ -53,6 +53,7 @@ DDP = {
 }  # fmt: skip
 # what has no field of its own: it is said by another of the same group
 BESIDE = {
+    "--recompute-modules",
     "--group-query-attention", "--max-position-embeddings", "--rotary-percent",
     "--disable-bias-linear", "--untie-embeddings-and-output-weights", "--attention-backend",
     "--moe-aux-loss-coeff", "--tp-comm-overlap", "--num-virtual-stages-per-pipeline-rank",
@@ -92,6 +93,8 @@ def constants(job: Job) -> dict[str, dict[str, Any] | int]:
         "add_bias_linear": "--disable-bias-linear" not in said,
         "gradient_accumulation_fusion": not whole,
     }
+    if "--recompute-modules" in said:
+        model["recompute_modules"] = said["--recompute-modules"].split()
     if block.experts:
         model["moe_aux_loss_coeff"] = float(said["--moe-aux-loss-coeff"])
     strategy = picked(said, STRATEGY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oracle.plan.laid import as_used
 from oracle.plan.plan import Plan
 from oracle.predict.sides import parts_of
 from oracle.readers.spec_text import plain_name
@@ -28,7 +29,7 @@ def nodes_of(system: System, plan: Plan) -> tuple[Nodes, ...]:
     """The nodes of a plan's ranks, which fill one partition after the other."""
     devices = int(plan.devices[0, 0])
     if not system.partitions:
-        return (_filled("", system, devices, 0, system.node_names),)
+        return (_filled("", as_used(system, plan), devices, 0, system.node_names),)
     found: list[Nodes] = []
     for one in parts_of(system, plan):
         mine = system.partitions[one.number - 1]
@@ -46,7 +47,7 @@ def nodes_of(system: System, plan: Plan) -> tuple[Nodes, ...]:
 def _filled(
     partition: str, system: System, devices: int, first: int, names: tuple[str, ...]
 ) -> Nodes:
-    node = system.node
+    node = system.per_host
     each = min(devices, node)
     if devices % each:
         where = f" of {partition}" if partition else ""
@@ -75,9 +76,21 @@ def asked(every: Sequence[Nodes], minutes: int) -> str:
         lines = [f"--partition={kind.partition}"] if kind.partition else []
         lines += [f"--nodes={kind.count}", "--ntasks-per-node=1"]
         lines += [] if kind.system.device.host else [f"--gpus-per-node={kind.each}"]
+        if segment := segment_of(kind):
+            lines.append(f"--segment={segment}")
         lines += ["--exclusive", f"--time={minutes // 60:02d}:{minutes % 60:02d}:00"]
         components.append("".join(f"#SBATCH {line}\n" for line in lines))
     return "#SBATCH hetjob\n".join(components)
+
+
+def segment_of(kind: Nodes) -> int:
+    """Nodes that Slurm shall take together of each block, where nodes are hosts of a larger unit.
+
+    [Slurm, sbatch, `--segment`, with topology/block]
+    """
+    system = kind.system
+    hosts = system.node // system.per_host
+    return min(kind.count, hosts) if hosts > 1 and kind.count % min(kind.count, hosts) == 0 else 0
 
 
 def first_node(every: Sequence[Nodes]) -> str:

@@ -16,6 +16,7 @@ from itertools import groupby
 
 import numpy as np
 
+from oracle.plan.laid import devices_of
 from oracle.spec.seats import Seats
 from oracle.writers.exported import Job
 from oracle.writers.torchrun import dimensions
@@ -30,9 +31,9 @@ def files(job: Job) -> dict[str, str]:
     seats = job.estimate.system.seats or Seats()
     if job.estimate.placed and job.estimate.placed[0].seats is not None:
         seats = job.estimate.placed[0].seats
-    ranks, each = np.arange(job.devices), job.estimate.system.node
-    slot = seats.slot_of(ranks, job.devices)
-    device = seats.devices_of(ranks, job.devices)
+    system = job.estimate.system.seated(seats)
+    slot, each = seats.slot_of(np.arange(job.devices), job.devices), system.per_host
+    device = devices_of(system, job.plan)
     numbers, local = device // each, device % each
     return _dealt(job, named(job, numbers), local, started(slot, numbers, local), seats.how)
 

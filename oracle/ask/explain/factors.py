@@ -23,6 +23,7 @@ from oracle.ask.explain.unmeasured import Unmeasured, unmeasured
 from oracle.models.model import Model
 from oracle.models.shard import serial
 from oracle.network import contention
+from oracle.plan.laid import as_used
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.data import Data
 from oracle.plan.strategies.pipeline import Pipeline
@@ -37,6 +38,7 @@ from oracle.spec.options import Options
 from oracle.spec.partitions import counterpart
 from oracle.spec.system import System
 from oracle.spec.units import show
+from oracle.spec.used import counts_of, using
 
 # why updating takes its time, by optimizer
 UPDATES = {
@@ -88,7 +90,9 @@ def anatomy(
     plan = shown.work[0].plan
     lines = unchanged(system, contention.alone if options.ideal else contention.lines)
     job = parts_of(system, plan)
-    talks = tuple(_talks(shown.work[0], job[0].view if job else system, len(job) > 1))
+    talks = tuple(
+        _talks(shown.work[0], job[0].view if job else as_used(system, plan), len(job) > 1)
+    )
     flat, alone = _flat(plan), Plan.of(batch, plan.axis("on"))  # on the same device
     free = system.changed(_at_once)
     even = free.changed(lambda one: replace(one, device=replace(one.device, variation=0.0)))
@@ -112,7 +116,7 @@ def unchanged(system: System, lines: Lines) -> Lines:
     """The network of a machine, for machines that differ from it in their devices alone."""
     if system.partitions:
         return lambda view, *rest: lines(counterpart(system, view), *rest)
-    return lambda _, *rest: lines(system, *rest)
+    return lambda there, *rest: lines(using(system, counts_of(there)), *rest)
 
 
 def _at_once(system: System) -> System:
@@ -246,7 +250,8 @@ def _notes(
 def _crowded(shown: Estimate) -> tuple[float, float]:
     """(p50, p99) of the message that other jobs slow most."""
     work = shown.work[0]
-    views = [one.view for one in parts_of(shown.system, work.plan)] or [shown.system]
+    parts = parts_of(shown.system, work.plan)
+    views = [one.view for one in parts] or [as_used(shown.system, work.plan)]
     every = [contention.interference(view, *one.pattern(work.at), short) for view in views
              for one, _ in work.messages if one.meshed for short in ("", one.op)]  # fmt: skip
     return max(every, key=lambda factors: factors[::-1], default=(1.0, 1.0))

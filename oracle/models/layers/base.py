@@ -90,6 +90,7 @@ class Row:
     tied: bool = False  # uses weights that another row holds
     frozen: bool = False  # its weights are not trained
     matrices: Extents = ()  # channels that each of several makes, where one row stands for them
+    module: str = ""  # part of its layer that is made again by itself, as frameworks call it
 
     @property
     def mac(self) -> float:

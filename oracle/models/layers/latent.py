@@ -11,6 +11,8 @@ from oracle.models.layers.plain import Norm
 from oracle.models.layers.tokens import Documents
 from oracle.spec.schema import Between, Count
 
+UP = "mla_up_proj"  # from the latents to what the core is given
+
 
 @dataclass(frozen=True)
 class Latent(Layer):
@@ -49,7 +51,7 @@ class Latent(Layer):
         passes = 1.0 if self.fused else 4.0
         yield Row(f"{name}.rotary", "attention", "stream", packed, packed, role="heads",
                   reads=(passes, passes), rereads=(passes, passes), takes=(4, 1),
-                  pieces=1 if self.fused else 4)  # fmt: skip
+                  pieces=1 if self.fused else 4, module=UP)  # fmt: skip
         tokens, mixed = tokens_of(shape), replace(shape, channels=self.heads * self.value)
         scores = float(self.heads * tokens * tokens)
         keys = min(self.documents.seen, tokens) if self.documents else tokens
@@ -79,6 +81,7 @@ class Latent(Layer):
                       weights=shape.channels * down.channels, sequence=True,
                       adds=self.fused)  # fmt: skip
             (norm,) = Norm("rms", fused=self.fused, name=f"{name}.norm").rows([narrow])
-            yield norm
+            yield replace(norm, module=UP)
         yield Row(f"{name}.up", "attention", "gemm", narrow, made, role="column", needs="x",
-                  weights=narrow.channels * wide, adds=self.fused, entry=not rank)  # fmt: skip
+                  weights=narrow.channels * wide, adds=self.fused, entry=not rank,
+                  module=UP)  # fmt: skip

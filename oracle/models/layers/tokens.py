@@ -210,7 +210,7 @@ class Moe(Layer):
         if self.shared:
             function: Literal["silu", "gelu"] = "silu" if self.gated else "gelu"
             beside = Mlp(self.shared * self.ffn, self.gated, function, False, name=f"{name}.shared")
-            yield from beside.rows(given)
+            yield from (replace(row, module="shared_experts") for row in beside.rows(given))
         # of each visit its weight, the expert, and the copy's place among all
         yield Row(f"{name}.router", "moe", "gemm", shape, replace(shape, channels=self.experts),
                   weights=(shape.channels + self.bias) * self.experts, needs="x",
@@ -231,7 +231,8 @@ class Moe(Layer):
         yield row("up", "gemm", sent, up, "column", needs="x",
                   weights=self.experts * (shape.channels + self.bias) * up.channels,
                   bias=self.bias)  # fmt: skip
-        yield row("act", "stream", up, mid, "heads", reads=(1, 1), rereads=(2, 1), needs="x")
+        yield row("act", "stream", up, mid, "heads", reads=(1, 1), rereads=(2, 1), needs="x",
+                  module="moe_act")  # fmt: skip
         yield row("down", "gemm", mid, sent, "row", needs="x",
                   weights=self.experts * shape.channels * (self.ffn + self.bias),
                   bias=self.bias)  # fmt: skip

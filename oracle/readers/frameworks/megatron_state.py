@@ -1,9 +1,13 @@
-"""Software, precision and recomputation, by the arguments of Megatron-LM and its descendants."""
+"""Software, precision and recomputation, by the arguments of Megatron-LM and its descendants.
+
+It names `recompute`, whose parts of layers they may list.
+"""
 
 from __future__ import annotations
 
 import re
 
+from oracle.plan.strategies.recompute import MODULES
 from oracle.readers.jobs.sheet import Sheet
 
 # arguments by which a date is known: of the oldest that has them
@@ -89,7 +93,7 @@ def optimizer(sheet: Sheet) -> str:
 
 
 def recompute(sheet: Sheet) -> str:
-    """Of each layer: none, selective, full; parts of it are said in a note."""
+    """Of each layer: none, selective, full, or its parts by name; unknown ones are in a note."""
     kind = sheet.word("recompute_granularity")
     old = sheet.has("checkpoint_activations", "activations_checkpoint_method")
     if sheet.has("recompute_activations") and not kind:
@@ -108,6 +112,11 @@ def recompute(sheet: Sheet) -> str:
         sheet.notes.append(f"{where}: recomputation by {method} of {count} is counted as that of "
                            "each layer")  # fmt: skip
     modules = sheet.said("recompute_modules")
-    if kind == "selective" and modules and modules.text != "core_attn":
-        sheet.notes.append(f"{modules.place}: of what is recomputed only core attention is counted")
-    return kind
+    if kind != "selective" or not modules:
+        return kind
+    named = dict.fromkeys(re.findall(r"[a-z_]+", modules.text)) or ["core_attn"]
+    if unknown := [name for name in named if name not in MODULES]:
+        sheet.notes.append(f"{modules.place}: recomputation of {', '.join(unknown)[:60]} is not "
+                           "counted")  # fmt: skip
+    counted = [name for name in named if name in MODULES]
+    return "selective" if counted == ["core_attn"] else "+".join(counted) or "none"

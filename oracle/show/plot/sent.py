@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oracle.plan.laid import as_used
 from oracle.plan.names import short_names
 from oracle.show.plot import style
 from oracle.show.plot.network import contention
@@ -36,7 +37,8 @@ def exchange(
     message, whole = max(mine, key=lambda pair: float(pair[1].seconds[work.row]))
     pattern, devices = message.pattern(work.at)
     name = short_names([shown.plans[row]])[0]
-    return contention(shown.system, pattern, devices, message.op, shown.options.algorithm,
+    system = as_used(shown.system, work.plan)
+    return contention(system, pattern, devices, message.op, shown.options.algorithm,
                       float(whole.nbytes[work.row]), title or f"{what} of {name}", width,
                       shown.plans[row : row + 1] if title else ())  # fmt: skip
 
