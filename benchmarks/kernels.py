@@ -3,6 +3,9 @@
 Each random fifth of the reference measurements is held out once; errors are of those. A device
 is fitted from its datasheet alone: the curves that it ships with are taken off first.
 
+Kernels of 2026, of servers of models on seven devices, are judged by halves: each random half is
+predicted by a fit to the other. `benchmarks.sisters` leaves out whole devices.
+
 A recurrent cell is priced as a product of few rows at each step, and no cell was measured whole:
 products of such shapes are predicted by curves that were fitted to all others.
 """
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from oracle.calibration import kernels
+from oracle.calibration.power import kept_up
 from oracle.kernels.gemm import gemm
 from oracle.readers import kernels as timings
 from oracle.readers.kernels import Kernel
@@ -38,6 +42,14 @@ TABLES = (
     ("a100-sxm4-80gb", "A100-SXM4-80GB", "attention_fwd_a100_h100.csv"),
     ("h100-sxm5-80gb", "H100 80GB", "attention_fwd_a100_h100.csv"),
 )
+# kernels of 2026: what the files call each shipped device, and the goal of each family
+SERVED = {
+    "a100-sxm4-80gb": "a100_sxm", "h100-sxm5-80gb": "h100_sxm", "h200-sxm5": "h200_sxm",
+    "l40s": "l40s", "b200-sxm": "b200_sxm", "b300-sxm": "b300_sxm", "gb200": "gb200",
+}  # fmt: skip
+SERVED_FILES = ("gemm_2026.csv", "attention_2026.csv", "latent_attention_2026.csv",
+                "experts_2026.csv")  # fmt: skip
+SERVED_GOALS = {"gemm": 0.06, "linear": 0.06, "attention": 0.08, "latent": 0.1, "experts": 0.12}
 CELLS = (1024, 128)  # weights of a cell are wider than this both ways; samples are at most so many
 QUICK = 600  # kernels of a table, evenly chosen
 
@@ -50,6 +62,11 @@ class Result:
     file: str
     fit: kernels.KernelFit | None
     missing: str = ""
+    kept_up: float | None = None  # share of the peak, by long products
+
+    def goal(self, family: str) -> float:
+        """The median error that a family's kernels are to be predicted within."""
+        return SERVED_GOALS[family] if self.file in SERVED_FILES else GOAL
 
 
 def results(folder: Path, quick: bool) -> Iterator[Result]:
@@ -61,8 +78,33 @@ def results(folder: Path, quick: bool) -> Iterator[Result]:
         samples = timings.read(path, called).kernels
         if quick:
             samples = samples[:: max(1, len(samples) // QUICK)]
-        bare = replace(catalogue.device(name), kernels=())
+        # no version of FlashAttention is said: none takes the place of the curve
+        bare = replace(catalogue.device(name), kernels=(), generation="")
         yield Result(name, file, kernels.fit(samples, bare))
+    for file in SERVED_FILES:
+        path = folder / file
+        if not path.is_file():
+            yield Result("", file, None, f"{path} is not there")
+            continue
+        for name, called in SERVED.items():
+            yield served(name, list(timings.read(path, called).kernels), file, quick)
+
+
+def served(name: str, samples: list[Kernel], file: str, quick: bool) -> Result:
+    """Kernels of servers on one device, by halves.
+
+    Blocks of 8 bits run at the rate of 8 bits where the device has no unit of their own, and no
+    version of FlashAttention is said.
+    """
+    known = catalogue.device(name)
+    peak = known.peak | ({"mxfp8": known.peak["fp8"]} if "fp8" in known.peak else {})
+    copies = tuple(curve for curve in known.kernels if curve.family == "stream")
+    bare = replace(known, kernels=copies, peak=peak, generation="")
+    if quick:
+        samples = samples[:: max(1, len(samples) // QUICK)]
+    products = [kernel for kernel in samples if kernel.family == "gemm"]
+    share = kept_up(products, bare) if products and not quick else None
+    return Result(name, file, kernels.fit(samples, bare, folds=2), kept_up=share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +151,19 @@ def document(found: list[Result], held: list[Cells], seconds: float) -> dict[str
         for row in result.fit.residuals if result.fit else ():
             title = ".".join(filter(None, (row.family, row.precision, row.part)))
             name = f"{result.device}.{title}.held_out_median"
-            figures[name] = {"value": row.median, "unit": "relative", "goal": f"<= {GOAL}"}
+            figures[name] = {
+                "value": row.median,
+                "unit": "relative",
+                "goal": f"<= {result.goal(row.family)}",
+            }
             rows.append({
                 "device": result.device, "family": row.family, "precision": row.precision,
                 "part": row.part, "kernels": row.kernels, "first_fifth": row.first,
                 "median": row.median, "p90": row.p90, "bias": row.bias, "spread": row.spread,
                 "worst": row.worst, "reach": list(row.reach), "source": result.file,
             })  # fmt: skip
+        if result.kept_up is not None:
+            figures[f"{result.device}.kept_up"] = {"value": result.kept_up, "unit": "of the peak"}
     missing = [result.missing for result in found if result.missing]
     return {"figures": figures, "rows": rows, "cells": [asdict(each) for each in held],
             "missing": missing}  # fmt: skip
@@ -126,15 +174,21 @@ def table(found: list[Result], held: list[Cells], seconds: float) -> str:
     for result in found:
         lines.append(f"{result.device}  ({result.file})")
         lines.append(kernels.report(result.fit) if result.fit else f"skipped: {result.missing}")
+        if result.kept_up is not None:
+            lines.append(f"long products keep up {result.kept_up:.2f} of the peak")
         lines.append("")
     lines += [
         f"{each.device}  {each.kernels} products of recurrent cells in {each.precision}, none of "
         f"them fitted: {each.median:.1%} median"
         for each in held
     ]
-    rows = [row for result in found if result.fit for row in result.fit.residuals]
-    met = sum(row.median <= GOAL for row in rows)
-    lines.append(f"held-out median within {GOAL:.0%}: {met} of {len(rows)} ({seconds:.0f} s)")
+    rows = [(row, result.goal(row.family)) for result in found if result.fit
+            for row in result.fit.residuals]  # fmt: skip
+    met = sum(row.median <= goal for row, goal in rows)
+    lines.append(f"held-out median within its goal: {met} of {len(rows)} ({seconds:.0f} s)")
+    lines += [f"missed: {result.device} {row.title} {row.median:.1%}, goal {goal:.0%}"
+              for result in found if result.fit for row in result.fit.residuals
+              if row.median > (goal := result.goal(row.family))]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -106,7 +106,7 @@ def test_dealt_tables_send_what_was_looked_up() -> None:
 
 
 def test_families_that_nobody_measured_say_so() -> None:
-    device = catalogue.device("h100-sxm5-80gb")
+    device = catalogue.device("h100-sxm5-96gb-hbm2e")
     for family in (*PRICED, "counted"):
         known = origin(device, family, "bf16")
         assert known.kind == "assumed"
@@ -120,7 +120,7 @@ def test_families_that_nobody_measured_say_so() -> None:
 
 @pytest.mark.parametrize("family", PRICED)
 def test_a_family_is_priced_by_its_own_curve_once_there_is_one(family: str) -> None:
-    device = catalogue.device("h100-sxm5-80gb")
+    device = catalogue.device("h100-sxm5-96gb-hbm2e")
     layer: dict[str, Any] = {"op": "x", "made": [64, 32], "tokens": True, "flop": 1e9, "moves": 1e6,
                              "family": family}  # fmt: skip
     layers: list[Any] = [{"opaque": layer}]

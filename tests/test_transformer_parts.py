@@ -192,7 +192,7 @@ def test_narrow_formats_of_blackwell_are_units_of_their_own() -> None:
         found = oracle.estimate("llama3-8b", "dgx-b200", "data:8,zero=1", 8, precision=precision)
         seconds[precision] = float(found.seconds[0])
     assert seconds["bf16"] > seconds["mxfp8"] > seconds["nvfp4"]
-    assert seconds["mxfp8"] == pytest.approx(seconds["fp8"], rel=0.01)
+    assert seconds["mxfp8"] == pytest.approx(seconds["fp8"], rel=0.1)
     older = oracle.estimate("llama3-8b", "dgx-h100", "data:8,zero=1", 8, precision="nvfp4")
     assert "has no nvfp4" in older.warnings[0]["what"]
     # numbers and the scales of their blocks, of 32 and of 16

@@ -19,6 +19,8 @@ run_profile   a profile from logs, by what a user says of them or they themselve
 convergence   epochs by batch from trainings, as a block of a model's spec
 spec_block    a block of YAML replaced in the text of a spec
 kernels       kernel curves fitted to measured kernels
+timed         kernels as timings have them, and those that cannot be true
+power         what long products keep up under the power of a device
 machine       a device and a system of what `measure machine` measured
 shared        one curve for several devices, as shares of each one's peak
 """

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from oracle.calibration.fit import Floats, Indices
-from oracle.kernels import attention, conv, gemm, stream
+from oracle.calibration.timed import attended, believable, experts, linear
+from oracle.kernels import conv, gemm, stream
 from oracle.kernels.curve import ASSUMED
 from oracle.kernels.stream import reduction
 from oracle.readers.kernels import Kernel
@@ -36,7 +37,7 @@ NUMBERS = {
     "traffic": (0.05, 1.0),
     "tile": (1.0, 256.0),
     "prologue": (1.0, 1024.0),
-    "ramp": (1e-4, 5.0),
+    "ramp": (1e-4, 10.0),
     "pace": (1e7, 1e11),
     "sweeps": (1e-2, 30.0),
     "strided": (1.0, 300.0),
@@ -45,7 +46,10 @@ NUMBERS = {
 }
 CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
 STREAMED = ("stream", "norm", "pool")  # as long in any precision as their bytes take
-TWO_WAYS = ("attention", "norm", "pool")  # timed forward and backward
+TWO_WAYS = ("attention", "latent", "norm", "pool")  # timed forward and backward
+# timings of more than one kernel, and whose curve they show
+TOGETHER: dict[str, Callable[..., Floats]] = {"linear": linear, "experts": experts}
+SHOWS = {"linear": "gemm"}
 SLOW = 1e8  # elements a second of a processor, slower than any GPU's
 SHAPING = ("tile", "ramp", "prologue", "zeros")
 
@@ -92,18 +96,23 @@ def fit(
     source: str = "",
     seed: int = SEED,
     everything: bool = False,
+    folds: int = FOLDS,
+    loaded: float = 1.0,
 ) -> KernelFit:
     """Fit a curve for each family, precision and part that has enough kernels.
 
     `everything`: the curves are fitted to all kernels once the held-out errors are known, as a
-    shipped device wants it; without it they have not seen the first fifth.
+    shipped device wants it; without it they have not seen the first fifth. `folds`: parts that are
+    held out in turn. `loaded`: share of the peak that power leaves to kernels as long as those
+    that were timed (`power`).
     """
+    samples, refused = believable(samples, device, size)
     groups: dict[tuple[str, str, str], list[Kernel]] = {}
     for sample in samples:
         groups.setdefault((sample.family, sample.precision, sample.part), []).append(sample)
     curves: list[Curve] = []
     residuals: list[Residual] = []
-    skipped: list[str] = []
+    skipped = list(refused)
     for (family, precision, part), kernels in sorted(groups.items()):
         title = " ".join(filter(None, (family, precision, part)))
         if len(kernels) < FEWEST:
@@ -112,22 +121,23 @@ def fit(
         if family not in STREAMED and precision not in device.peak:
             skipped.append(f"{title}: {device.name} has no peak for {precision}")
             continue
-        own, residual = fit_group(kernels, device, source, seed, everything)
+        own, residual = fit_group(kernels, device, source, (seed, folds), everything, loaded)
         curves += own
         residuals.append(residual)
     return KernelFit(tuple(curves), tuple(residuals), tuple(skipped))
 
 
 def fit_group(
-    kernels: list[Kernel], device: Device, source: str, seed: int, everything: bool
-) -> tuple[list[Curve], Residual]:
+    kernels: list[Kernel], device: Device, source: str, drawn: tuple[int, int], everything: bool,
+    loaded: float,
+) -> tuple[list[Curve], Residual]:  # fmt: skip
     """The curve of one group of kernels (two, where Winograd shows), and its residuals."""
     first = kernels[0]
     shapes = np.array([kernel.shape for kernel in kernels]).T
     seconds = np.array([kernel.seconds for kernel in kernels])
     files = ", ".join(sorted({each.where.rpartition(":")[0] for each in kernels}))
     starts = first_guesses(first, source or files)
-    price = pricer(first.family, first.precision, first.part, device)
+    price = pricer(first.family, first.precision, first.part, device, loaded)
 
     def best(seen: Indices) -> list[Curve]:
         # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
@@ -138,7 +148,8 @@ def fit_group(
         return min(tried, key=lambda pair: pair[1] * (WAVES_PENALTY if pair[0][0].waves else 1))[0]
 
     error = np.empty(len(kernels))
-    folds = [split(len(kernels), fifth, seed) for fifth in range(FOLDS)]
+    seed, parts = drawn
+    folds = [split(len(kernels), part, seed, parts) for part in range(parts)]
     found = [best(seen) for _, seen in folds]
     for (held, _), curves in zip(folds, found, strict=True):
         error[held] = np.log(price(curves, shapes[:, held]) / seconds[held])
@@ -167,12 +178,14 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
     # what is fitted forward serves backward too until that is measured, attention at a published
     # ratio
     part = "" if first.family in TWO_WAYS and first.part == "forward" else first.part
-    assumed = ASSUMED[first.family]
+    assumed = ASSUMED[SHOWS.get(first.family, first.family)]
     precision = "" if first.family in STREAMED else first.precision
     plain = replace(assumed, origin="fitted", precision=precision, part=part, source=source)
-    if first.family == "gemm":
+    if assumed.family == "gemm":
         # what is never the longer of two shows nothing: start where loads are seen
         return [[plain], [replace(plain, waves=True, traffic=0.5)]]
+    if first.family in ("attention", "latent"):
+        return [[plain], [replace(plain, start=7e-6, sustained=0.6, traffic=0.5)]]
     if first.family in ("norm", "pool"):  # what is never the longer shows nothing here either
         return [[plain], [replace(plain, pace=SLOW)]]
     if first.family != "conv":
@@ -194,7 +207,9 @@ def applies(name: str, known: Curve) -> bool:
     convolution = known.family in ("conv", "winograd", "conv3d", "grouped")
     data = convolution and known.part == "data"
     only = {"granule": convolution, "zeros": data and known.family != "winograd",
-            "ramp": not known.waves, "pace": False, "sweeps": known.sweeps > 0,
+            "ramp": not known.waves,
+            # rows of hidden and inner channels alone are all long: they show no start of a loop
+            "prologue": known.family != "experts", "pace": False, "sweeps": known.sweeps > 0,
             "strided": data and known.strided > 1}  # fmt: skip
     return only.get(name, True)
 
@@ -205,10 +220,10 @@ def altered(known: Curve, names: Iterable[str], numbers: Iterable[float]) -> Cur
     return replace(known, **changes)
 
 
-def split(count: int, fifth: int, seed: int) -> tuple[Indices, Indices]:
+def split(count: int, part: int, seed: int, parts: int = FOLDS) -> tuple[Indices, Indices]:
     """Which kernels are held out (one random fifth of five) and which are seen."""
     order = np.random.default_rng(seed).permutation(count)
-    held = np.arange(count) % FOLDS == fifth
+    held = np.arange(count) % parts == part
     return order[held], order[~held]
 
 
@@ -241,13 +256,14 @@ def solve(
 
 
 def pricer(
-    family: str, precision: str, part: str, device: Device
+    family: str, precision: str, part: str, device: Device, loaded: float = 1.0
 ) -> Callable[[list[Curve], Floats], Floats]:
     """The function (trial curves, shapes) -> seconds on the device."""
+    copies = tuple(known for known in device.kernels if known.family == "stream" != family)
 
     def price(trial: list[Curve], shapes: Floats) -> Floats:
-        # a benchmark of one kernel is over before power slows its clock
-        bare = replace(device, kernels=tuple(trial), loaded=1.0)
+        # a benchmark of one kernel is mostly over before power slows its clock
+        bare = replace(device, kernels=(*trial, *copies), loaded=loaded)
         return np.asarray(seconds_of(bare, family, precision, part, shapes))
 
     return price
@@ -269,22 +285,19 @@ def seconds_of(
     if family in ("norm", "pool"):
         nbytes, elements, blocks = shapes
         return reduction(device, family, nbytes, elements, blocks, part)
-    if family == "attention":
-        batch, heads, kv_heads, queries, keys, width, causal = shapes
-        masked, full = (
-            np.asarray(attention(
-                device, precision, batch, heads, kv_heads, queries, keys, width, mask, part,
-                queued=True,
-            ))
-            for mask in (True, False)
-        )  # fmt: skip
-        return np.where(causal > 0, masked, full)
+    if family in ("attention", "latent"):
+        return attended(device, family, precision, part, shapes)
+    if family in TOGETHER:
+        return TOGETHER[family](device, precision, *shapes)
     return np.asarray(stream(device, shapes[0], queued=True))
 
 
 def size(family: str, shapes: Floats) -> Floats:
     """FLOP of each kernel; bytes of a stream."""
-    if family == "attention":
+    if family == "experts":
+        tokens, hidden, ffn, visits, _, devices, gated = shapes
+        return np.asarray(2 * (2 + gated) * tokens * visits / devices * hidden * ffn)
+    if family in ("attention", "latent"):
         batch, heads, _, queries, keys, width, causal = shapes
         return np.asarray(4 * batch * heads * queries * keys * width / (1 + causal))
     if family in STREAMED:

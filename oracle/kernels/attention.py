@@ -13,8 +13,12 @@ from oracle.models.model import Floats
 from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
 
-# FlashAttention-2 reaches up to 73 % of an A100's peak forward and 63 % backward (dao2023, §4)
+# FlashAttention-2 reaches up to 73 % of an A100's peak forward and 63 % backward (dao2023, §4),
+# FlashAttention-3 on an H100 648 and 561 TFLOP/s [shah2024, figures 5 and 6]
 BACKWARD = 63 / 73
+# kernels of NVIDIA's on a B200 1,460 and 1,000, where shared memory sets the pace going back
+# (deepseek-ai/FlashMLA@066b5ba, README.md)
+SLOWER_BACK = {"blackwell": 1000 / 1460}
 # where matrix units came after a kernel it reaches less of their peak [shah2024, §1]: H100 over
 # A100, fitted as below
 SINCE = 0.533
@@ -67,6 +71,7 @@ def attention(
     flash: bool = True,
     dropout: bool = False,
     *,
+    family: str = "attention",
     version: int = 0,
     queued: bool = False,
 ) -> Floats:
@@ -89,8 +94,10 @@ def attention(
     seen = keys - masked * np.minimum(queries, keys) / queries  # keys that a query looks at
     products, passes = (2, 1) if part == "forward" else (5, 2)
     once = OPERAND_BYTES[precision] * batch * width * 2 * (heads * queries + kv_heads * keys)
-    fitted = curve(device, "attention", own, part)
-    rate: Numbers = device.peak[own] * (1 if fitted.part or part == "forward" else BACKWARD)
+    fitted = curve(device, family, own, part)
+    rate: Numbers = device.peak[own] * (
+        1 if fitted.part or part == "forward" else SLOWER_BACK.get(device.generation, BACKWARD)
+    )
     flop = 2 * products * batch * heads * queries * seen * width
     if queued and device.generation == "ampere" and OPERAND_BYTES[own] == 2:
         version = version or NEWEST

@@ -23,6 +23,7 @@ SETTLED_BY = {
     "gemm": "matrix products of its sizes in the same precision",
     "conv": "convolutions of its sizes, forward and both gradients",
     "attention": "attention of its heads and lengths, forward and backward",
+    "latent": "latent attention of its heads and lengths, forward and backward",
     "stream": "copies and sums of tensors of its sizes",
     "norm": "batch, group or instance norms of tensors of its sizes",
     "pool": "pools of tensors of its sizes",

@@ -52,7 +52,7 @@ RELATED = {
     "fp32": (),
 }
 # whose curve matrix units have where a family was not measured
-LIKE = {"conv3d": "conv", "products": "gemm", "experts": "gemm"}
+LIKE = {"conv3d": "conv", "products": "gemm", "experts": "gemm", "latent": "attention"}
 # what kernels do on a device that nobody measured: round figures of those that were, each with
 # what twenty kernels together err by / COMMON, and the work from which on they err by no more
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
@@ -80,6 +80,8 @@ ASSUMED = {
                            uncertainty=0.6, reach=(1e10, inf)),
     "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
                          uncertainty=0.15, reach=(1e11, inf)),
+    "latent": replace(GUESS, family="latent", sustained=0.5, prologue=196, ramp=2,
+                      uncertainty=0.3, reach=(1e11, inf)),
     "stream": replace(GUESS, family="stream", start=2e-6),
     # fitted to kernels3d.csv on A100, L40S and T4 together: forward, channels first
     "norm": replace(GUESS, family="norm", start=2.4e-6, traffic=0.75, pace=2.3e9),
@@ -94,7 +96,7 @@ ASSUMED = {
     "fft": replace(GUESS, family="fft", sustained=0.05, traffic=0.6, uncertainty=0.9),
     "recurrent": replace(GUESS, family="recurrent", uncertainty=0.9),
     "products": replace(GUESS, family="products", uncertainty=FAMILY),
-    "experts": replace(GUESS, family="experts", uncertainty=FAMILY),
+    "experts": replace(GUESS, family="experts", prologue=128, uncertainty=FAMILY),
 }  # fmt: skip
 
 

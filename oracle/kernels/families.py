@@ -45,7 +45,8 @@ def families(model: Model) -> tuple[Family, ...]:
         elif row.work == "counted":
             key = ("counted", row.family or "counted")
         elif row.work == "attention":
-            key = ("attention", row.causal, row.flash, row.version, row.apart)
+            kernels = row.family or "attention"
+            key = ("attention", row.causal, row.flash, row.version, row.apart, kernels)
         elif row.work == "conv":
             rank = len(row.made.extents)
             kind = family_of(row.given.channels, row.made.channels, row.groups, rank)

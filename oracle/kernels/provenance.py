@@ -29,6 +29,7 @@ CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
 # families that err alike: one library's convolutions, passes that memory sets the pace of
 ALIKE = (
     dict.fromkeys(("conv", "conv3d", "grouped", "depthwise"), "convolutions")
+    | dict.fromkeys(("attention", "latent"), "attention")
     | dict.fromkeys(("gemm", "products", "experts", "recurrent"), "products")
     | dict.fromkeys(("stream", "norm", "pool", "tables"), "passes")
 )
@@ -122,7 +123,8 @@ def provenance(
                 for name in told:
                     tally.told[name] = tally.told.get(name, 0.0) + total
             else:
-                _modelled(tally, family, seconds, own, work)
+                power = 0.0 if family in ANY else device.loaded_doubt
+                _modelled(tally, family, seconds, own, work, power)
     held = weights.sum(axis=1)
     if options.optimizer == "kfac":  # nobody timed its solvers
         update.add("assumed", "update", held, 0.0, SOLVED * held)
@@ -183,10 +185,16 @@ def _measured(
     return rest
 
 
-def _modelled(tally: Provenance, family: str, seconds: Floats, own: Origin, work: Floats) -> None:
-    """Count seconds of the kernel model, by the origin of their curve."""
+def _modelled(
+    tally: Provenance, family: str, seconds: Floats, own: Origin, work: Floats,
+    power: float = 0.0,
+) -> None:  # fmt: skip
+    """Count seconds of the kernel model, by the origin of their curve.
+
+    `power` is what the share of the peak that power leaves is known to, 1σ.
+    """
     total = seconds.sum(axis=1)
-    uncertainty = COMMON[own.kind] * own.uncertainty * total
+    uncertainty = float(np.hypot(COMMON[own.kind] * own.uncertainty, power)) * total
     outside: Numbers = 0.0
     if own.reach:
         low, high = own.reach[0], own.reach[-1]
@@ -210,5 +218,7 @@ def _families(model: Model, software: Software, precision: str) -> dict[str, lis
             name = reduced if first else "stream"
         elif name == "attention" and not family.rows[0].flash:
             name = "gemm"
+        elif name == "attention":
+            name = family.more[-1]
         found.setdefault(name, []).extend(int(i) for i in family.columns)
     return {name: sorted(columns) for name, columns in found.items()}

@@ -43,6 +43,9 @@ CAST = {"fp8": 4.0, "mxfp8": 2 + 2 * NARROW["mxfp8"], "nvfp4": 4 + 2 * NARROW["n
 # passes over fp32 logits for a loss that is only logged: cast up, then a logarithm of the softmax
 # that reads a row three times, since those at work together are more than a cache holds
 LOGGED = 1.5 + 4
+# products that take an operand of one scale either way round need no copy turned round
+# (NVIDIA/TransformerEngine pytorch/csrc/quantizer.cpp: nvte_is_non_tn_fp8_gemm_supported)
+EITHER_WAY = {"blackwell": {"fp8": 1.0}}
 NARROWED = 6.0  # bytes an element that is cast between 16 and 32 bits
 # a score under autocast: softmax writes 32 bits, cast down; back cast up, read twice as wide
 SCORED = {"forward": 8.0, "data": 10.0}
@@ -140,7 +143,8 @@ def _gemm(at: At, device: Device, precision: str, part: str) -> Floats:
     if part != "weight":
         weights = k * n * (shard.software.state.fp8_casts == "use")
         cast = m * k + weights if part == "forward" else m * n
-        seconds = seconds + stream(device, CAST[precision] * cast * held, queued=True)
+        moved = CAST[precision] - EITHER_WAY.get(device.generation, {}).get(precision, 0.0)
+        seconds = seconds + stream(device, moved * cast * held, queued=True)
     plain = gemm(device, BESIDE[precision], *shapes[part], held, **how)
     return np.where(at.family.vocab, plain, seconds)
 
@@ -159,8 +163,8 @@ def _attention(at: At, device: Device, precision: str, part: str) -> Floats:
     core = attention(
         device, precision, at(shard.micro) * blocks, at(shard.heads), kv_heads,
         queries / blocks, keys, width, row.causal,
-        "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
-        queued=True,
+        "forward" if part == "forward" else "backward", row.flash, dropout,
+        family=row.family or "attention", version=row.version, queued=True,
     )  # fmt: skip
     if shard.software.kernels.autocast and shard.delta < 4 and not row.flash:
         scores = at(shard.micro) * at(shard.heads) * queries * keys

@@ -3,6 +3,11 @@
     m, n, k, *_ms                                   matrix products (both sources)
     w, h, c, n, k, s_filter_w, …, fwd_ms, bwd_*_ms  DeepBench's convolutions, three timings a row
     batch, seq, heads, kv_heads, head_dim, *_ms     attention, queries and keys equally many
+    dtype, m, n, k, ms                              of 8 or 4 bits: a cast of A, then the product
+    attn_dtype, batch_size, isl, num_heads, …, ms   attention as servers of models time it
+    mla_dtype, num_heads, batch_size, isl, ms       latent attention, heads of 128 + 64 channels
+    moe_dtype, num_tokens, hidden_size, topk, …     both products of a layer of experts, with the
+                                                    copies between them, on one of several devices
     op, in_channels, input_shape_ncdhw, time_ms, …  layers of a framework, forward: convolutions
                                                     of planes and volumes, norms, pools
     family, precision, part, shape, seconds         ours; a shape is "m=1024 n=4096 k=4096"
@@ -21,7 +26,7 @@ from pathlib import Path
 
 from oracle.readers.logs import InputError
 from oracle.spec.files import LOG, csv_of, read_text
-from oracle.spec.precision import PRECISIONS
+from oracle.spec.precision import NARROW, PRECISIONS
 
 # what a shape of each family consists of, in order; a convolution's boxes are depth, height, width
 SHAPES: dict[str, tuple[str, ...]] = {
@@ -35,7 +40,9 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "stream": ("bytes",),
     "norm": ("bytes", "elements", "blocks"),
     "pool": ("bytes", "elements", "blocks"),
+    "experts": ("tokens", "hidden", "ffn", "visits", "experts", "devices", "gated"),
 }  # fmt: skip
+SHAPES |= {"linear": SHAPES["gemm"], "latent": SHAPES["attention"]}
 # families of convolutions beside that of dense planes
 SHAPES |= dict.fromkeys(("conv3d", "grouped", "depthwise"), SHAPES["conv"])
 PARTS = {
@@ -45,12 +52,20 @@ PARTS = {
     "stream": ("",),
     "norm": ("", "forward", "backward"),
     "pool": ("", "forward", "backward"),
+    "experts": ("",),
+    "linear": ("",),
+    "latent": ("forward", "backward"),
 }
 PARTS |= dict.fromkeys(("conv3d", "grouped", "depthwise"), PARTS["conv"])
-DEFAULTS = {"count": 1.0, "groups": 1.0, "causal": 1.0} | {
+DEFAULTS = {"count": 1.0, "groups": 1.0, "causal": 1.0, "devices": 1.0, "gated": 1.0} | {
     f"{box}_{axis}": 1.0 for box in ("out", "window", "stride") for axis in ("depth", "height")
 }
 SAMPLE_CHANNELS = 4  # at most, of what a network is fed: sound has 1, an image 3 or 4
+FLAGS = ("causal", "gated")  # numbers of a shape that may be 0
+LATENT = (192.0 + 128.0) / 2  # channels of DeepSeek's heads: the mean of keys' and values'
+# visits of a token and experts of NVIDIA's Nemotron 3, whose experts square what is above zero and
+# have no gate (their configurations on huggingface.co); all other mixtures timed have one
+UNGATED = ((22.0, 512.0), (6.0, 128.0))
 SCALES = {"ms": 1e-3, "us": 1e-6, "s": 1.0, "seconds": 1.0}
 
 
@@ -88,6 +103,9 @@ def read(path: str | Path, device: str = "") -> KernelReading:
 
 def parse(text: str, name: str = "kernels.csv", device: str = "") -> KernelReading:
     """The kernels in CSV text. `name` stands before the line number in `Kernel.where`."""
+    remarks = 0
+    while text.startswith("#"):
+        text, remarks = text.partition("\n")[2], remarks + 1
     names, rows = csv_of(text, name)
     columns = {column.strip().lower() for column in names}
     form = next((form for form in FORMATS if form[1] <= columns), None)
@@ -99,7 +117,7 @@ def parse(text: str, name: str = "kernels.csv", device: str = "") -> KernelReadi
     title, _, row_kernels = form
     kernels: list[Kernel] = []
     skipped: list[tuple[int, str]] = []
-    for line, row in rows:
+    for line, row in ((line + remarks, row) for line, row in rows):
         cells = dict.fromkeys(columns, "") | {k.strip().lower(): v.strip() for k, v in row.items()}
         try:
             found = list(row_kernels(cells, f"{name}:{line}"))
@@ -137,7 +155,7 @@ def own_format(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     if unknown := set(given) - set(SHAPES[family]):
         raise ValueError(f"{family} has no {', '.join(sorted(unknown))}")
     shape = tuple(
-        positive(given[name], name, zero=name == "causal") if name in given else default(name)
+        positive(given[name], name, zero=name in FLAGS) if name in given else default(name)
         for name in SHAPES[family]
     )
     yield Kernel(
@@ -150,8 +168,10 @@ def matrix_product(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     refuse_inference(cells)
     m, n, k = (positive(cells[name], name) for name in "mnk")
     shape = (m, n, k, 1.0)
-    device = cells.get("device", "")
-    yield Kernel("gemm", precision_of(cells), shape, seconds_of(cells), "", device, where)
+    device, kind = cells.get("device", ""), precision_of(cells)
+    # servers of models time a layer's product together with the cast of what goes in
+    family = "linear" if kind in NARROW and cells.get("dtype") else "gemm"
+    yield Kernel(family, kind, shape, seconds_of(cells), "", device, where)
 
 
 def convolution(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
@@ -185,6 +205,36 @@ def attention(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     part = "backward" if cells.get("pass_", "").startswith("backward") else "forward"
     kind = precision(cells.get("dtype") or cells.get("precision") or "bf16")
     yield Kernel("attention", kind, shape, seconds_of(cells), part, cells.get("device", ""), where)
+
+
+def served_attention(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    """Causal attention of prompts; queries and keys equally many."""
+    if cells.get("window_size", "0") not in ("", "0"):
+        raise ValueError("a window of keys: another kernel")
+    names = ("batch_size", "num_heads", "num_key_value_heads", "isl", "isl", "head_dim")
+    shape = (*(positive(cells[name], name) for name in names), 1.0)
+    kind, device = precision(cells["attn_dtype"]), cells.get("device", "")
+    yield Kernel("attention", kind, shape, seconds_of(cells), "forward", device, where)
+
+
+def latent_attention(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    """Causal latent attention of prompts as it is trained: every head has keys of its own."""
+    names = ("batch_size", "num_heads", "num_heads", "isl", "isl")
+    shape = (*(positive(cells[name], name) for name in names), LATENT, 1.0)
+    if (kind := precision(cells["mla_dtype"])) not in ("bf16", "fp16"):
+        raise ValueError(f"in {kind} it takes longer than in 16 bits: more than the core was timed")
+    device = cells.get("device", "")
+    yield Kernel("latent", kind, shape, seconds_of(cells), "forward", device, where)
+
+
+def experts(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    """Both grouped products of the experts that one of several devices holds, forward."""
+    names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_ep_size")
+    tokens, hidden, ffn, visits, held, devices = (positive(cells[name], name) for name in names)
+    gated = (visits, held) not in UNGATED or (held == 128.0 and ffn != 1856.0)
+    shape = (tokens, hidden, ffn, visits, held, devices, float(gated))
+    kind, device = precision(cells["moe_dtype"]), cells.get("device", "")
+    yield Kernel("experts", kind, shape, seconds_of(cells), "", device, where)
 
 
 def layer(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
@@ -260,12 +310,14 @@ def precision_of(cells: Mapping[str, str]) -> str:
 def precision(word: str) -> str:
     """Our name of a precision; DeepBench's mixed mode multiplies 16-bit numbers.
 
+    Blocks of 128 numbers with a scale (`fp8_block`) stand in for those of 32 (`mxfp8`).
+
     >>> precision("Float"), precision("bfloat16"), precision("16 bit inputs, 32 bit multiplication")
     ('fp32', 'bf16', 'fp16')
     """
     word = word.strip().lower()
     names = {"float": "fp32", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16",
-             "half": "fp16", "float8": "fp8"}  # fmt: skip
+             "half": "fp16", "float8": "fp8", "fp8_block": "mxfp8"}  # fmt: skip
     if word in PRECISIONS:
         return word
     if word.startswith("16 bit inputs"):
@@ -303,5 +355,11 @@ FORMATS: tuple[tuple[str, set[str], Callable[[Mapping[str, str], str], Iterator[
     ("DeepBench convolutions", {"w", "h", "c", "n", "k", "s_filter_w", "fwd_ms"}, convolution),
     ("layers of a framework", {"op", "in_channels", "input_shape_ncdhw", "time_ms"}, layer),
     ("attention", {"batch", "seq", "heads", "kv_heads", "head_dim"}, attention),
+    ("attention of prompts", {"attn_dtype", "batch_size", "isl", "num_heads", "head_dim"},
+     served_attention),
+    ("latent attention of prompts", {"mla_dtype", "batch_size", "isl", "num_heads"},
+     latent_attention),
+    ("experts", {"moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts",
+                 "moe_ep_size"}, experts),
     ("matrix products", {"m", "n", "k"}, matrix_product),
-)
+)  # fmt: skip

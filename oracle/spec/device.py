@@ -14,7 +14,7 @@ from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price,
 
 FAMILIES = (
     "gemm", "conv", "winograd", "conv3d", "grouped", "depthwise", "attention", "stream", "norm",
-    "pool", "scan", "tables", "recurrent", "fft", "products", "experts",
+    "pool", "scan", "tables", "recurrent", "fft", "products", "experts", "latent",
 )  # fmt: skip
 PARTS = ("forward", "data", "weight", "backward")
 Reached = Annotated[float, Between(1e-3, 1)]  # of what a datasheet says
@@ -83,6 +83,7 @@ class Device:
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
     # of the peak rate, what matrix units keep up under the power that training is granted
     loaded: Annotated[float, Between(0.1, 1)] = 1.0
+    loaded_doubt: Annotated[float, Between(0, 1)] = 0.0  # 1σ of `loaded`, relative
     variation: Annotated[float, Between(0, 0.2)] = 0.0  # 1σ of speed from one device to the next
 
     GONE: ClassVar[dict[str, str]] = {"cache": "nothing was priced by it: leave the line out"}

@@ -58,7 +58,7 @@ class Latent(Layer):
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=self.heads, width=(key + self.value) // 2, keys=keys,
-            apart=keys < tokens, causal=self.causal, flash=self.flash,
+            apart=keys < tokens, causal=self.causal, flash=self.flash, family="latent",
             version=self.flash * (self.flash_version or 0),
             reads=(2, 2), rereads=(2, 2), extra_kept=0.0 if self.flash else scores,
             extra_bytes=4.0 * self.heads * tokens * self.flash,
