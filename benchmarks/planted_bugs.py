@@ -484,7 +484,7 @@ MUTANTS = (
          "if devices <= self.devices:", "if devices < self.devices:",
          "sweep::test_a_system_may_be_used_whole"),
     # --- software ----------------------------------------------------------------------------
-    _bug("spec: a width by precision is that of others", "software",
+    _bug("spec: a width by precision is that of others", "widths",
          'width.get(precision) or width.get("other")', 'width.get("other")',
          "software_values::test_gradients_are_added_up_and_sent_in_their_widths"),
     _bug("spec: elements are bytes", "software",

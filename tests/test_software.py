@@ -113,6 +113,7 @@ WORDS = oracle.model({"name": "words", "source": "made up", "transformer": {
 PICTURES = oracle.model({"name": "pictures", "source": "made up", "input": [3, 32, 32],
     "layers": [{"conv": {"filters": 64, "kernel": 3}}, {"norm": "batch"}, "relu"]})  # fmt: skip
 MIXTURE = oracle.model(EXPERTS)
+SHARED = oracle.model(EXPERTS | {"transformer": EXPERTS["transformer"] | {"shared": 1}})
 PAIR, SERVED = ((DENSE, f"data:{p},servers=1", 64, "bf16") for p in (2, 4))
 MATRIX = (oracle.model(matrix(1024, 1024)), "data:4", 4, "bf16")
 REPLICAS, ZERO_1, ZERO_3 = ((DENSE, f"data:4,zero={zero}", 64, "bf16") for zero in (0, 1, 3))
@@ -145,6 +146,10 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "tensor.shown": (RANKS, {"tensor": {"forward_row": "pipelined"}}),
     "tensor.gather": (EIGHT_RANKS, {}),
     "context": ((DENSE, "context:4", 8, "bf16"), {}),
+    "experts.dispatcher": (DEALT, {}),
+    "experts.shared_experts": ((SHARED, *DEALT[1:]), {"experts": {"overlap": "none"}}),
+    "experts.weight_gradients": (DEALT, {"experts": {"overlap": "none"}}),
+    "experts.processors": (DEALT, {"experts": {"overlap": "pass"}}),
     "experts.out": (DEALT, {}),
     "experts.back": (DEALT, {}),
     "experts.overlap": (DEALT, {}),

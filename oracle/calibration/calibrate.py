@@ -23,7 +23,7 @@ from oracle.calibration.concurrency import ConcurrentGroups, concurrent
 from oracle.calibration.entries import entries, formula, notes, source_of
 from oracle.calibration.fit import Envelope, Floats, Mask
 from oracle.calibration.library_fit import LibraryFit, library_fits
-from oracle.calibration.pools import SamplePool, degenerate, pooled, pools
+from oracle.calibration.pools import SamplePool, degenerate, of_experts, pooled, pools
 from oracle.calibration.spec_block import block, library_block, moved, with_block, with_levels
 from oracle.calibration.structure import Structure, learned
 from oracle.network.collectives import ALGORITHMS
@@ -281,7 +281,8 @@ def calibrate(readings: Iterable[Reading], system: Any, files: str = "") -> Cali
             continue
         found = pool.fitted()
         said = notes(pool, found)
-        enough = any(fit.tells(op, level) for fit in libraries)
+        served = bool(samples) and bool(of_experts(samples[0]))
+        enough = not served and any(fit.tells(op, level) for fit in libraries)
         own = () if enough else tuple(entries(pool, found, source_of(pool.samples, readings)))
         fits.append(CollectiveFit(pool, found, own, said))
     return Calibration(

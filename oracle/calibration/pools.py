@@ -25,6 +25,7 @@ from oracle.calibration.fit import (
 )
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm
+from oracle.network.collectives.dispatch import ByExperts
 from oracle.readers.logs import Reading, Sample
 from oracle.spec.system import System
 from oracle.spec.units import show
@@ -105,6 +106,8 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
     forms: list[Form] = []
     seen: set[bytes] = set()
     candidates = ALGORITHMS.get(op, {}) if samples else {}
+    if samples and (name := of_experts(samples[0])):
+        candidates = {name: candidates[name]}
     if {sample.library for sample in samples} == {"nccl"}:
         # a label decides how the fit is carried over to other groups: only what NCCL runs
         candidates = {name: each for name, each in candidates.items() if name in nccl.SUPPORTED}
@@ -130,12 +133,18 @@ def steps_and_volume(algorithm: Algorithm, ranks: Floats, inner: Floats) -> tupl
     return algorithm.steps(*both) * one, algorithm.volume(*both) * one
 
 
+def of_experts(sample: Sample) -> str:
+    """The algorithm of a sample that a library for experts sent, which tells of no other."""
+    by = ALGORITHMS.get(sample.operation, {}).get(sample.algorithm)
+    return sample.algorithm if isinstance(by, ByExperts) else ""
+
+
 def pools(
     readings: Sequence[Reading], system: System
 ) -> tuple[list[tuple[str, str, list[Sample]]], list[tuple[str, str]]]:
     """(operation, level, samples) of all that may be fitted, and the rest with a reason."""
     refused: dict[tuple[str, str], int] = {}
-    found: dict[tuple[str, int], list[tuple[Sample, int]]] = {}
+    found: dict[tuple[str, str, int], list[tuple[Sample, int]]] = {}
     for sample in (s for reading in readings for s in reading.samples):
         placed, why = _placed(sample, system)
         if placed is None:
@@ -145,9 +154,10 @@ def pools(
         nodes, ranks = placed.nodes or 1, placed.ranks or 1
         extent = nodes * system.node if nodes > 1 else ranks
         level = next(k for k, at in enumerate(system.levels) if at.devices >= extent)
-        found.setdefault((placed.operation, nodes > 1), []).append((placed, level))
+        key_of_pool = placed.operation, of_experts(placed), nodes > 1
+        found.setdefault(key_of_pool, []).append((placed, level))
     pools = []
-    for (op, _), members in sorted(found.items()):
+    for (op, _, _), members in sorted(found.items()):
         name = system.levels[min(level for _, level in members)].name
         kept = [sample for sample, _ in members]
         for choose in (_by_library, _by_memory, _by_groups):

@@ -68,6 +68,12 @@ def experts(model: Model) -> Flags:
 
 
 @lru_cache(MODELS)
+def shared_experts(model: Model) -> Flags:
+    """Rows of experts that every token visits, beside a mixture."""
+    return model.mask(lambda row: row.kind == "mlp" and ".shared." in row.name)
+
+
+@lru_cache(MODELS)
 def factored(model: Model) -> Flags:
     """Rows whose curvature K-FAC factors: matrices and filters that see all channels."""
     return matrices(model) & model.mask(

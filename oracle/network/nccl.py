@@ -168,7 +168,7 @@ def serves(system: System) -> bool:
     return system.device.library == "nccl"
 
 
-def slowdown(system: System) -> float:
+def slowdown(system: System, processors: int = 0) -> float:
     """Seconds by which each byte sent or received slows the work beside it.
 
         3 / memory bandwidth + 1 / (channel · processors)
@@ -177,11 +177,14 @@ def slowdown(system: System) -> float:
     has a processor to itself, 24 of them for the 360 GB/s of an H100 [tail2025]. At an A100's
     230 GB/s that is half of the time hidden. Measured, on average: work goes 18.9 % slower beside
     messages, and one after the other takes 10.2 % more than both at once; so messages that last
-    31 % of the work cost 19 % of it: three fifths [lee2025].
+    31 % of the work cost 19 % of it: three fifths [lee2025]. Messages that are said to take so many
+    `processors` take those, and no channel.
     """
+    device = system.device
+    if processors:
+        return float(3 / device.memory_bandwidth)
     if not serves(system):
         return 0.0
-    device = system.device
     return float(3 / device.memory_bandwidth + 1 / (CHANNEL * device.processors))
 
 

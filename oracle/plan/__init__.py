@@ -17,6 +17,7 @@ unit_program  the same of a few unlike units, exactly
 stages        which units each device of each pipeline holds, and sums over them
 cuts          where a pipeline may be cut into chunks
 layout        stages by hand, as a plan writes them
+laid          how many devices of each unit a plan's job takes
 partition     cuts of a chain of units that make its fullest part least
 crossings     tensors that cross between stages, from where to where
 """

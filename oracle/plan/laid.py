@@ -146,20 +146,29 @@ def _filled(
         evenly = devices % used == 0 and used >= EVEN * unit.devices
         if used > inner_used and (evenly or not even or unit.placement != ALIGNED):
             yield from _filled(units, devices, blocks, even, (*below, used))
-        if unit.placement != ALIGNED:
-            return
+        if all(around.placement != ALIGNED for around in units[depth:]):
+            return  # nothing is gained by fewer
 
 
 def taken(system: System, plan: Plan) -> tuple[Taken, ...]:
-    """What one plan's job takes of the units of each level that it does not fill."""
+    """What one plan's job takes of the units of each level on which devices stay idle for it."""
     used, devices = as_used(system, plan), int(plan.devices[0, 0])
     found = []
-    for here, level in zip(used.levels, system.levels, strict=True):
-        if here.devices < level.devices and devices > here.devices:
-            count = -(-devices // here.devices)
-            last = devices - (count - 1) * here.devices
-            idle = [f"{here.devices} to {level.devices - 1} of each {level.name}"]
-            if last < here.devices:
-                idle = [f"{idle[0]} but the last, {last} to {level.devices - 1} of that"]
-            found.append(Taken(level.name, level.devices, here.devices, count, idle[0]))
+    for here, level, unit in zip(used.levels, system.levels, units_of(system), strict=True):
+        count = -(-devices // here.devices)
+        last = devices - (count - 1) * here.devices
+        partly = here.devices < level.devices
+        if count == 1 or not (partly or (unit.placement == ALIGNED and last < here.devices)):
+            continue
+        idle = f"{here.devices} to {level.devices - 1} of each {level.name}" if partly else ""
+        if last < here.devices:
+            begin = f"{idle}, and " if idle else ""
+            idle = f"{begin}{last} to {level.devices - 1} of the last {level.name}"
+        found.append(Taken(level.name, level.devices, here.devices, count, idle))
     return tuple(found)
+
+
+def units_taken(system: System, plan: Plan) -> dict[str, list[dict[str, object]]]:
+    """The same as data; nothing where no device stays idle."""
+    units = [unit.to_dict() for unit in taken(system, plan)]
+    return {"units": units} if units else {}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.models.model import Model
+from oracle.plan.laid import units_taken
 from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.block import Block, Work, messages
@@ -309,6 +310,7 @@ class Estimate(Tabular):
             "rates": self.rates(row),
             **({"placement": self.placed[row].to_dict()} if self.placed else {}),
             **({"partitions": [partition.to_dict() for partition in sides]} if sides else {}),
+            **units_taken(self.system, self.work[row].plan),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:

@@ -260,6 +260,9 @@ def price(
             more = call_seconds * (1 + short), seconds + longer
             longer = _left(message, load, cover, sent, *more, count, may, name) - exposed
         cover.took(name, exposed, seconds, alone=when == "step", over=message.over)
+        if message.under:  # what else they hide finds the rest
+            used_before = cover.used.get(("under", name), 0.0)
+            cover.used["under", name] = used_before + seconds - exposed
         left = {name: exposed}
         for other_pass in (
             cover.others(when) if beside_own_pass and message.when != "unit forward" else ()
@@ -278,10 +281,13 @@ def price(
         if "shown" in factors.told:
             left = {place: np.minimum(factors.times("shown") * exposed_there, seconds)
                     for place, exposed_there in left.items()}  # fmt: skip
-        if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
-            by = named(message.op, message.by) if message.by else plain(message.op)
+        if meshed and not ideal and (cost := nccl.slowdown(system, message.processors)):
+            by = (
+                named(message.op, message.by) if message.by else plain(message.op)
+            )  # work makes way
             volume = by.volume(np.maximum(senders_of.size, 1.0))
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
+            lost = lost + seconds * message.processors / system.device.processors
             left = {
                 place: slowed(exposed_there, seconds, lost) for place, exposed_there in left.items()
             }
@@ -318,6 +324,33 @@ def price(
     )  # fmt: skip
 
 
+def window_of(message: Message, load: Workload) -> Array:
+    """Seconds, on each stage, of the products of rows that alone hide a message."""
+    parts = [load.stages.total(np.where(rows, getattr(load.times, product), 0.0))
+             for product, rows in message.under]  # fmt: skip
+    window: Array = load.kinds.spread(sum(parts[1:], parts[0]))
+    return window
+
+
+def unpaired(load: Workload, seconds: Array) -> Array:
+    """Of a message's seconds in each pass, those in which no other micro-batch runs the other way.
+
+        (2 (p − 1 − i) + (v − 1) p + 1) / (S v)      of the passes of stage i fill the pipeline
+
+    [NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/schedules.py@d98e8a64dd:966-972]: one more
+    micro-batch fills it than without the overlap. Without a pipeline the first and the last are
+    alone.
+    """
+    stages = load.stages
+    p, v = np.asarray(stages.p, float), np.asarray(stages.v, float)
+    place = np.arange(seconds.shape[-1])
+    filling = 2 * np.maximum(p - 1 - place, 0) + (v - 1) * p + 1
+    share = load.kinds.spread(filling) / (
+        np.asarray(load.state.segments)[:, :1] * load.kinds.spread(v)
+    )
+    return np.asarray(seconds * np.minimum(share, 1.0))
+
+
 def _left(
     message: Message, load: Workload, cover: Cover, sent: Calls, call_seconds: Array,
     seconds: Array, count: Array, may: Array, name: str,
@@ -325,6 +358,13 @@ def _left(
     """What is left on each stage, under the work of that name, of messages that take so long:
     `call_seconds` sender's, and together.
     """
+    if message.under or message.paired:
+        left = cover.left(message, seconds, count, may, name)
+        floor = (
+            unpaired(load, seconds) if message.paired
+            else seconds - window_of(message, load) + cover.used.get(("under", name), 0.0)
+        )  # fmt: skip
+        return np.maximum(left, floor)
     if not message.beside:
         edge = None
         if sent.edge is not None:

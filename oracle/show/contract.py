@@ -108,6 +108,8 @@ PLAN = record(
      "training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
      "probability_best": SHARE, "capacity": BYTES, "fits": SHARE, "batch": COUNT,
      "samples_per_second": NUMBER, "placement": PLACED, "partitions": listed(SIDE),
+     "units": listed(record({  # of which a job takes a part
+         "level": TEXT, "devices": COUNT, "used": COUNT, "units": COUNT, "idle": TEXT})),
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
          "tokens_per_second": maybe(NUMBER), "tokens_per_second_device": maybe(NUMBER),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oracle.plan.laid import taken
 from oracle.predict.estimate import Estimate
 from oracle.spec.units import show
 
@@ -20,8 +21,16 @@ def otherwise(shown: Estimate) -> list[str]:
 
 
 def placed(shown: Estimate, row: int = 0) -> list[str]:
-    """How one plan's ranks were placed; nothing where nobody asked."""
-    return [f"  {words}" for words in lines(shown.placed[row])] if shown.placed else []
+    """How one plan's ranks were placed, where somebody asked; and devices that stay idle for it."""
+    found = lines(shown.placed[row]) if shown.placed else []
+    return [f"  {words}" for words in (*found, *idle(shown, row))]
+
+
+def idle(shown: Estimate, row: int) -> list[str]:
+    """Units of which a plan's groups take a part, and which devices have no rank."""
+    return [f"uses {unit.used} of {unit.devices} devices of each of {unit.units} units "
+            f"(`{unit.level}`): {unit.idle} stay idle"
+            for unit in taken(shown.system, shown.work[row].plan)]  # fmt: skip
 
 
 def lines(found: Placing) -> list[str]:

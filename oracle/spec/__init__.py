@@ -14,6 +14,8 @@ level         how one level of a system's network is joined
 graphs/       networks of any shape: hosts, switches, links, and the files that say them
 hostlist      names of nodes as Slurm writes them
 seats         which device each rank of a job sits on
+used          a machine of whose units a job uses a part
+widths        how wide numbers are that software keeps or sends
 partitions    what a job on unlike devices sees of a system
 basis         what a system's numbers stand on: measurements, logs, datasheets, guesses
 plausible     values that no machine is known to have

@@ -12,7 +12,8 @@ _NAMES = {
     "reduce_scatter": "two_hop recursive_halving recursive_halving_far ring rings hierarchical "
     "nvls sharp collnet",
     "allgather": "recursive_doubling bruck ring rotation rings hierarchical nvls sharp collnet",
-    "alltoall": "scattered pairwise exchange bruck",
+    "alltoall": "scattered pairwise exchange bruck deepep_dispatch deepep_combine "
+    "hybridep_dispatch hybridep_combine",
     "broadcast": "ring binomial scatter_ring scatter_doubling nvls sharp",
     "reduce": "ring binomial nvls sharp",
     "sendrecv": "direct",

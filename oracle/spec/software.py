@@ -171,7 +171,8 @@ class ExpertMessages:
     # what hides them: the passes of another micro-batch, where one runs forward beside one back;
     # `batch`: so, but for the micro-batches that fill and drain the pipeline
     overlap: Literal["none", "pass", "batch"] = "none"
-    shared: Literal["apart", "beside"] = "apart"  # experts of all tokens, while others' are sent
+    # experts that all tokens visit: by themselves, or while tokens are sent to the others
+    shared_experts: Literal["apart", "beside"] = "apart"
     # gradients of weights: with those of their inputs, or later, while tokens are sent
     weight_gradients: Literal["at_once", "delayed"] = "at_once"
     processors: Whole = 0  # of the device's, that messages take while they are sent

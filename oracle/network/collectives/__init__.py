@@ -10,6 +10,7 @@ hierarchical  inside the nodes first, then between them
 grid          rows, then columns
 servers       parameter servers
 alltoall      scattered, pairwise, Bruck
+dispatch      tokens to experts and back, by libraries that serve experts
 switches      reduced and multicast by switches: NVLS, SHARP, NVLSTree, CollNet
 neighbour     send-receive and halo exchange
 sparse        sparse gradients

@@ -40,6 +40,10 @@ class Message:
     chosen: bool = False  # by as many units as the room on a device leaves no other choice
     once: bool = False  # sent by the last copy of a folded row only
     by: str = ""  # the algorithm, where the plan says so
+    # rows whose products alone it may overlap, by the product: a field of `kernels.Passes`
+    under: tuple[tuple[str, NDArray[Any]], ...] = ()
+    paired: bool = False  # whether it hides only while another micro-batch runs the other way
+    processors: int = 0  # of the device, that send it
     # bytes of what is sent here in a shorter form, by which it is cut in pieces
     stands_for: Number | None = None
     sized: Callable[[NDArray[Any]], NDArray[Any]] | None = None  # times that, by the group's size

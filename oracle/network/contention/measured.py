@@ -11,6 +11,7 @@ import numpy as np
 
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, named
+from oracle.network.collectives.dispatch import ByExperts
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
 from oracle.network.contention.cost import Cost, schedule_cost
 from oracle.network.contention.groups import RankGroups, closest_devices, spanning_level
@@ -158,6 +159,8 @@ def _speaking(
         mine = [e for e in system.collectives if e.op == source and names.index(e.level) <= at]
         if algorithm:
             mine = [e for e in mine if e.algorithm == algorithm]
+        else:  # libraries that serve experts send nothing else
+            mine = [e for e in mine if not isinstance(named(e.op, e.algorithm), ByExperts)]
         if extra:
             mine = [e for e in mine if e.algorithm in ("ring", "rings")]
         highest = max((names.index(e.level) for e in mine), default=-1)

@@ -13,6 +13,9 @@ from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Rule, Strategy, words
 
+AXES = ("expert", "expert/context", "expert/tensor")
+ONCE = ("deepep", "hybridep")  # libraries that send a token once to each place
+
 
 @dataclass(frozen=True)
 class Expert(Strategy):
@@ -133,23 +136,63 @@ class Expert(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         """`dispatch` makes the copies that go out; what it makes comes back at `combine`."""
-        model = shard.model
+        model, spec = shard.model, shard.software.experts
         sends, returns = borders(model)
-        rows, copies = 1.0 * (sends | returns), sends * shard.y + returns * shard.x
-        first, last = shard.dispatched, shard.combined
-        tokens = shard.micro * copies * skews(model)
-        out, back = (tokens * (sends * a + returns * b) for a, b in ((first, last), (last, first)))
-        ahead, behind = (
-            ("forward", "backward") if shard.software.experts.overlap == "pass" else ("", "")
-        )
-        axes, once = ("expert", "expert/context", "expert/tensor"), self.says("dispatch", "once")
-        thinned = partial(_thinned, model, once) if once.any() else None
-        return [
-            Message("tokens to experts", "alltoall", out, axes, rows, when="forward",
-                    hides=ahead, thinned=thinned),
-            Message("gradients to experts", "alltoall", back, axes, rows,
-                    when="backward", hides=behind, thinned=thinned),
-        ]  # fmt: skip
+        copies, out, back = sends * shard.y + returns * shard.x, shard.dispatched, shard.combined
+        # forward what is dispatched goes out, backward the gradients of what came back do
+        forth = shard.micro * copies * (sends * out + returns * back)
+        home = shard.micro * copies * (sends * back + returns * out)
+        library = spec.dispatcher if spec.dispatcher in ONCE else ""
+        once = self.says("dispatch", "once") | bool(library)
+        said: list[Message] = []
+        for name, when, nbytes, goes, comes in (
+            ("tokens", "forward", forth, sends, returns),
+            ("gradients", "backward", home, returns, sends),
+        ):
+            how: dict[str, Any] = {"axes": AXES, "when": when, "processors": spec.processors}
+            how |= _hidden(shard, when)
+            ways = [("to", "alltoall", "_dispatch", goes), ("from", "alltoall", "_combine", comes)]
+            if spec.dispatcher == "allgather":  # all tokens everywhere; partial sums come back
+                nbytes = nbytes / choices(model)[0]
+                ways = [("to", "allgather", "", goes), ("from", "reduce_scatter", "", comes)]
+                how["sized"] = _all_ranks
+            else:
+                nbytes = nbytes * skews(model)
+                how["thinned"] = partial(_thinned, model, once) if once.any() else None
+            if spec.dispatcher == "alltoall":
+                ways = [("to", "alltoall", "", sends | returns)]
+            said += [Message(f"{name} {way} experts", op, nbytes * rows, calls=1.0 * rows,
+                             by=library and library + part, **how)
+                     for way, op, part, rows in ways]  # fmt: skip
+        return said
+
+
+def _hidden(shard: Shard, when: str) -> dict[str, Any]:
+    """What hides the messages of a pass, as the software has it.
+
+    The passes of another micro-batch hide them, which runs the other way: its backward pass the
+    forward one's, its forward pass, and gradients of weights that are left for later, the backward
+    one's. Else shared experts may, and gradients of experts' weights that are left for later.
+    """
+    model, spec = shard.model, shard.software.experts
+    if spec.overlap == "pass":
+        return {"hides": when}
+    later = spec.weight_gradients == "delayed"
+    if spec.overlap == "batch":
+        other = {"forward": "backward", "backward": "backward" if later else "forward"}
+        return {"hides": other[when], "paired": True}
+    products = ("forward",) if when == "forward" else ("data", "weight")
+    shared = masks.shared_experts(model)
+    beside = spec.shared_experts == "beside" and shared.any()
+    under = [(product, shared) for product in products if beside]
+    if later and when == "backward":
+        under.append(("weight", masks.experts(model)))
+    return {"hides": when, "under": tuple(under)} if under else {}
+
+
+def _all_ranks(ranks: Array) -> Array:
+    """An allgather's buffer is that of all ranks."""
+    return ranks
 
 
 def _uncut(shard: Shard, whole_rows: Array) -> Shard:
