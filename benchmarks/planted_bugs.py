@@ -484,7 +484,7 @@ MUTANTS = (
          "if devices <= self.devices:", "if devices < self.devices:",
          "sweep::test_a_system_may_be_used_whole"),
     # --- software ----------------------------------------------------------------------------
-    _bug("spec: a width by precision is that of others", "software",
+    _bug("spec: a width by precision is that of others", "widths",
          'width.get(precision) or width.get("other")', 'width.get("other")',
          "software_values::test_gradients_are_added_up_and_sent_in_their_widths"),
     _bug("spec: elements are bytes", "software",
@@ -683,6 +683,9 @@ MUTANTS = (
     Mutant("predict: tokens of one device are all that are sent to it", "oracle/predict/memory.py",
            "token_bytes * degree * (degree > 1)", "token_bytes * (degree > 1)",
            ("tests/test_memory.py::test_hybrid_ep_has_room_for_all_tokens_of_its_group",)),
+    Mutant("predict: experts that are elsewhere are launched here", "oracle/predict/stage_work.py",
+           "np.maximum(experts / shard.visits - 1.0, 0.0)", "np.maximum(experts - 1.0, 0.0)",
+           ("tests/test_software_values.py::test_products_of_experts_one_by_one",)),
     Mutant("predict: a part of a layer in a graph needs no launch", "oracle/predict/graphs.py",
            "np.where(captured, begins, calls)", "np.where(captured, 0.0, calls)",
            ("tests/test_software_values.py::test_parts_of_layers_are_launched_as_one",)),

@@ -375,6 +375,27 @@ def peers() -> str:
     return "\n".join(["| table | MAPE, τ, regret of peers |", "|---|---|", *rows])
 
 
+def recipe() -> str:
+    """NVIDIA's own plan of a large mixture beside the first that is recommended, priced alike."""
+    import oracle
+    from benchmarks.published.megatron import grid
+
+    model, system, batch = "qwen3-235b-a22b", "gb200-nvl72", 8192
+    said: dict[str, Any] = {"precision": "mxfp8", "optimizer": "adam",
+                            "software": "nemo,graphs=iteration"}  # fmt: skip
+    cuts = ",cuts=" + "/".join(str(4 * k) for k in range(1, 24))  # 94 layers and the two ends
+    theirs = grid(8, 32, 1, 256, ep=32, interleave=3, zero=1, knobs=cuts)
+    ours = oracle.recommend(model, system, devices=256, batch=batch, **said).best.plan
+    found = oracle.estimate(model, system, [theirs, ours], batch, **said)
+    rows = [
+        f"| {who} | `{plan.replace(cuts, ',cuts=4/8/…/92')}` | {found.seconds[i]:.1f} s "
+        f"({found.seconds_low[i]:.1f} to {found.seconds_high[i]:.1f}) "
+        f"| {found.memory[i] / 2**30:.0f} GiB |"
+        for i, (who, plan) in enumerate((("NVIDIA's recipe", theirs), ("our first", ours)))
+    ]  # fmt: skip
+    return "\n".join(["| | plan | iteration | memory |", "|---|---|---|---|", *rows])
+
+
 def session() -> str:
     """README's console block with each command's output as it is now."""
     commands = re.findall(
@@ -418,7 +439,7 @@ FILLED: dict[str, Callable[[], str]] = {
     fill.__name__: fill
     for fill in (
         strategies, algorithms, topologies, reading, loading, unsaid, references, codes, python,
-        verbs, settings, shipped, software, peers, session, judged, accuracy, doubt,
+        verbs, settings, shipped, software, peers, recipe, session, judged, accuracy, doubt,
     )
 }  # fmt: skip
 

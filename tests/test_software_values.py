@@ -558,6 +558,32 @@ def test_parts_of_layers_are_launched_as_one() -> None:
         launches(dense, "attn+heads")
 
 
+@pytest.mark.parametrize(("precision", "ahead", "back"), [("bf16", 1, 2), ("mxfp8", 2, 3)])
+def test_products_of_experts_one_by_one(precision: str, ahead: int, back: int) -> None:
+    """Of two products a layer: for each further expert one forward and two back, with a cast each
+    where operands are narrow. The driver alone takes time for them.
+    """
+    slow = oracle.system({**SYSTEM, "device": {**SYSTEM["device"], "launch": "1 ms"}})
+    family = {"hidden": 64, "heads": 2, "vocab": 64, "sequence": 16, "gated": True, "experts": 8}
+
+    def per_layer(grouped: str, plan: str) -> tuple[float, float]:
+        said = software(
+            {"kernels": {"grouped": grouped}, "host": {"dispatch": "9 ms", "around": 0}}
+        )
+        found = [
+            oracle.estimate({"name": "m", "source": "s", "transformer": {**family, "layers": n}},
+                            slow, plan, 4, precision=precision, software=said) for n in (20, 40)
+        ]  # fmt: skip
+        return tuple((found[1].compute[part][0] - found[0].compute[part][0]) / 20e-3
+                     for part in ("forward", "backward"))  # fmt: skip
+
+    for plan, here in (("data:4", 8), ("data:4 expert:4", 2)):
+        each, one = (np.array(per_layer(grouped, plan)) for grouped in ("each", "one"))
+        assert each - one == pytest.approx(
+            [2 * (here - 1) * ahead, 2 * (here - 1) * back], rel=0.02
+        )
+
+
 def test_the_host_sets_the_pace_of_small_kernels() -> None:
     """One matrix: three kernels forward and four back; around them what a framework does."""
     model, system = ONE, oracle.system(SYSTEM)

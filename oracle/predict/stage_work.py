@@ -17,7 +17,7 @@ from oracle.kernels.curve import precision_on
 from oracle.kernels.rows import CAST
 from oracle.models import masks
 from oracle.models.model import Flags, Model
-from oracle.models.shard import Array
+from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import BEST, FULL, STAGE, recomputed
 from oracle.predict import encoding, played, second_order
@@ -26,6 +26,7 @@ from oracle.predict.overlap import Cover, longer_by
 from oracle.predict.resident import Choice
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
+from oracle.spec.precision import NARROW
 from oracle.spec.system import System
 
 CLIPPED = ("adam", "lamb", "adam8", "muon")  # optimizers that gradients are clipped for
@@ -53,8 +54,9 @@ def work_of(
     shard, state, times = load.shard, load.state, load.times
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else options.software.host.launch(system)
-    ahead, back = (launched_in(model, options.software.host.graphs, calls)
-                   for calls in times.kernels)  # fmt: skip
+    ahead, back = (launched_in(model, options.software.host.graphs, calls) + more_calls
+                   for calls, more_calls in zip(times.kernels, by_expert(shard, system, options),
+                                                strict=True))  # fmt: skip
     remade = recomputed(model, modes)
     parts = [part * (not model.training.forward) for part in remade.values()]
     present = load.kinds.spread(load.stages.there)
@@ -173,6 +175,25 @@ def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
         passes["input"] = work.backward - work.weight
         parts["input", "weight"] = np.zeros(len(model))
     return Cover(passes, host, parts, within)
+
+
+def by_expert(shard: Shard, system: System, options: Options) -> tuple[Array, Array]:
+    """Launches forward and backward, (k, rows), that products of experts need one by one.
+
+    A product forward and two backward, each with a cast of what comes in if operands are narrow:
+    in the library's own loop, where only the driver takes time for each (NVIDIA/TransformerEngine,
+    v2.9 transformer_engine/common/gemm/cublaslt_gemm.cu:924-966, pytorch/csrc/extensions/
+    cast.cpp:103-148).
+    """
+    model, host = shard.model, options.software.host
+    alone = options.software.kernels.grouped == "each" and not shard.ideal
+    if not alone or host.graphs == "iteration":
+        return np.zeros((1, 1)), np.zeros((1, 1))
+    experts = model.column(lambda row: row.experts) * model.weighted
+    others = np.maximum(experts / shard.visits - 1.0, 0.0)
+    driver = system.device.launch * host.times / host.launch(system)
+    cast = float(options.precision in NARROW)
+    return others * (1 + cast) * driver, others * (2 + cast) * driver
 
 
 @lru_cache(masks.MODELS)

@@ -34,6 +34,8 @@ class KernelChoice:
     loss: Literal["in_place", "beside", "one_kernel"] = "in_place"
     # where the weights that a router gives its experts multiply: before or after the second product
     experts: Literal["inside", "outside"] = "outside"
+    # products of a mixture's experts, and casts of what they take: one kernel, or one an expert
+    grouped: Literal["one", "each"] = "one"
     repeated: bool = False  # keys and values that several heads ask stand once for each of them
     strided: bool = False  # attention takes queries, keys and values as they lie
     packed: bool = True  # one matrix makes q, k and v; another the gate and what it opens
