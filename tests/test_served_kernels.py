@@ -51,6 +51,28 @@ def test_columns_of_servers_are_told_apart_and_lines_are_counted_from_the_first(
     assert square.shape[-1] == 0
 
 
+def test_mamba_kernels_are_a_scan_and_a_convolution_of_all_that_goes_in() -> None:
+    """64 heads of 64 channels and 2 · 8 · 128 of states, read and written: 6,144 · 4 bytes."""
+    header = ("device,kernel_source,batch_size,seq_len,d_model,d_state,nheads,head_dim,n_groups,"
+              "chunk_size,ms")  # fmt: skip
+    shape = "2,1024,2688,128,64,64,8,128,1"
+    before, core = rows(header, f"x,causal_conv1d_fn,{shape}",
+                        f"x,mamba_chunk_scan_combined,{shape}")  # fmt: skip
+    assert (before.family, before.shape) == ("conv1d", (2 * 1024 * 6144 * 4,))
+    within = 128 * 128 * 8 + 128 * 4096 / 2
+    flop = 2 * 2048 * (within + 2 * 128 * 4096)
+    assert kernel_fit.size("scan", np.array([core.shape]).T)[0] == flop
+    known = Curve("scan", "planted", sustained=1.0, traffic=0.25)
+    device = replace(TOY, kernels=(*TOY.kernels, known))
+    seconds = kernel_fit.seconds_of(device, "scan", "bf16", "", np.array([core.shape]).T)
+    # 3 + 8 numbers a channel inside, at a quarter of 4 TB/s: twice as long as copies take
+    assert seconds[0] == pytest.approx(2 * (1e-6 + 2 * 2048 * 4096 * 11 / 2e12))
+    known = Curve("conv1d", "planted", start=0.0, traffic=0.25)
+    device = replace(TOY, kernels=(*TOY.kernels, known))
+    seconds = kernel_fit.seconds_of(device, "conv1d", "bf16", "", np.array([before.shape]).T)
+    assert seconds[0] == pytest.approx(before.shape[0] / 1e12)
+
+
 def test_windows_and_latents_of_eight_bits_are_passed_over_with_a_word() -> None:
     header = (
         "device,attn_dtype,batch_size,isl,num_heads,num_key_value_heads,head_dim,window_size,ms"
