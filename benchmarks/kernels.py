@@ -48,8 +48,9 @@ SERVED = {
     "l40s": "l40s", "b200-sxm": "b200_sxm", "b300-sxm": "b300_sxm", "gb200": "gb200",
 }  # fmt: skip
 SERVED_FILES = ("gemm_2026.csv", "attention_2026.csv", "latent_attention_2026.csv",
-                "experts_2026.csv")  # fmt: skip
-SERVED_GOALS = {"gemm": 0.06, "linear": 0.06, "attention": 0.08, "latent": 0.1, "experts": 0.12}
+                "experts_2026.csv", "mamba2_2026.csv")  # fmt: skip
+SERVED_GOALS = {"gemm": 0.06, "linear": 0.06, "attention": 0.08, "latent": 0.1, "experts": 0.12,
+                "conv1d": 0.1, "scan": 0.1}  # fmt: skip
 CELLS = (1024, 128)  # weights of a cell are wider than this both ways; samples are at most so many
 QUICK = 600  # kernels of a table, evenly chosen
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oracle.calibration.fit import Floats, Indices
-from oracle.calibration.timed import attended, believable, experts, linear
+from oracle.calibration.timed import attended, believable, experts, linear, scan, scanned
 from oracle.kernels import conv, gemm, stream
 from oracle.kernels.curve import ASSUMED
 from oracle.kernels.stream import reduction
@@ -45,10 +45,10 @@ NUMBERS = {
     "zeros": (1e-2, 30.0),
 }
 CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
-STREAMED = ("stream", "norm", "pool")  # as long in any precision as their bytes take
+STREAMED = ("stream", "conv1d", "norm", "pool")  # as long in any precision as their bytes take
 TWO_WAYS = ("attention", "latent", "norm", "pool")  # timed forward and backward
 # timings of more than one kernel, and whose curve they show
-TOGETHER: dict[str, Callable[..., Floats]] = {"linear": linear, "experts": experts}
+TOGETHER: dict[str, Callable[..., Floats]] = {"linear": linear, "experts": experts, "scan": scan}
 SHOWS = {"linear": "gemm"}
 SLOW = 1e8  # elements a second of a processor, slower than any GPU's
 SHAPING = ("tile", "ramp", "prologue", "zeros")
@@ -201,7 +201,9 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
 def applies(name: str, known: Curve) -> bool:
     """Whether a curve of this family and part has the number."""
     if known.family in STREAMED:
-        return name in ("start", "traffic", *(["pace"] * (known.family != "stream")))
+        return name in ("start", "traffic", *(["pace"] * (known.family in ("norm", "pool"))))
+    if known.family == "scan":
+        return name in ("sustained", "traffic")
     if known.family == "depthwise":
         return name in ("start", "sustained", "traffic")
     convolution = known.family in ("conv", "winograd", "conv3d", "grouped")
@@ -289,7 +291,7 @@ def seconds_of(
         return attended(device, family, precision, part, shapes)
     if family in TOGETHER:
         return TOGETHER[family](device, precision, *shapes)
-    return np.asarray(stream(device, shapes[0], queued=True))
+    return np.asarray(stream(device, shapes[0], family=family, queued=True))
 
 
 def size(family: str, shapes: Floats) -> Floats:
@@ -297,6 +299,8 @@ def size(family: str, shapes: Floats) -> Floats:
     if family == "experts":
         tokens, hidden, ffn, visits, _, devices, gated = shapes
         return np.asarray(2 * (2 + gated) * tokens * visits / devices * hidden * ffn)
+    if family == "scan":
+        return scanned(*shapes)
     if family in ("attention", "latent"):
         batch, heads, _, queries, keys, width, causal = shapes
         return np.asarray(4 * batch * heads * queries * keys * width / (1 + causal))

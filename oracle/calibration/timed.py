@@ -20,6 +20,7 @@ import numpy as np
 
 from oracle.calibration.fit import Floats
 from oracle.kernels import attention, gemm, stream
+from oracle.kernels.counted import counted
 from oracle.kernels.curve import OPERAND_BYTES
 from oracle.readers.kernels import SHAPES, Kernel
 from oracle.spec.device import Device
@@ -59,6 +60,28 @@ def experts(
         + dealt * (hidden * (2 * width + WIDE) + WIDE * up + width * ffn)
     )  # fmt: skip
     return np.asarray(products + stream(device, copied, queued=True))
+
+
+def scan(
+    device: Device, precision: str, batch: Floats, tokens: Floats, heads: Floats, width: Floats,
+    state: Floats, groups: Floats, chunk: Floats,
+) -> Floats:  # fmt: skip
+    """Seconds of a Mamba-2 scan: FLOP and bytes as `models.layers.scan` counts them."""
+    inner, size = heads * width, np.minimum(chunk, tokens)
+    moved = WIDE * batch * tokens * inner * (3 + 8 * state / size)
+    flop = scanned(batch, tokens, heads, width, state, groups, chunk)
+    streamed = stream(device, moved, queued=True)
+    return np.asarray(counted(device, "scan", precision, "forward", flop, streamed))
+
+
+def scanned(
+    batch: Floats, tokens: Floats, heads: Floats, width: Floats, state: Floats, groups: Floats,
+    chunk: Floats,
+) -> Floats:  # fmt: skip
+    """FLOP of a Mamba-2 scan."""
+    inner, size = heads * width, np.minimum(chunk, tokens)
+    within = size * state * groups + size * inner / 2
+    return np.asarray(2 * batch * tokens * (within + 2 * state * inner))
 
 
 def attended(device: Device, family: str, precision: str, part: str, shapes: Floats) -> Floats:

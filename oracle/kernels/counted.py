@@ -24,6 +24,7 @@ SETTLED_BY = {
     "conv": "convolutions of its sizes, forward and both gradients",
     "attention": "attention of its heads and lengths, forward and backward",
     "latent": "latent attention of its heads and lengths, forward and backward",
+    "conv1d": "a Mamba-2 layer's convolution along the tokens",
     "stream": "copies and sums of tensors of its sizes",
     "norm": "batch, group or instance norms of tensors of its sizes",
     "pool": "pools of tensors of its sizes",

@@ -83,6 +83,8 @@ ASSUMED = {
     "latent": replace(GUESS, family="latent", sustained=0.5, prologue=196, ramp=2,
                       uncertainty=0.3, reach=(1e11, inf)),
     "stream": replace(GUESS, family="stream", start=2e-6),
+    # a convolution along the tokens: 0.75 on an H100, 0.5 of a Blackwell's faster memory
+    "conv1d": replace(GUESS, family="conv1d", start=2e-6, traffic=0.65),
     # fitted to kernels3d.csv on A100, L40S and T4 together: forward, channels first
     "norm": replace(GUESS, family="norm", start=2.4e-6, traffic=0.75, pace=2.3e9),
     "pool": replace(GUESS, family="pool", start=4.8e-6, traffic=0.77, pace=1.4e9),

@@ -44,6 +44,8 @@ def families(model: Model) -> tuple[Family, ...]:
             key = ("gemm", "experts" if row.experts else "gemm")
         elif row.work == "counted":
             key = ("counted", row.family or "counted")
+        elif row.work == "stream" and row.family:
+            key = ("stream", row.family)
         elif row.work == "attention":
             kernels = row.family or "attention"
             key = ("attention", row.causal, row.flash, row.version, row.apart, kernels)

@@ -31,10 +31,10 @@ ALIKE = (
     dict.fromkeys(("conv", "conv3d", "grouped", "depthwise"), "convolutions")
     | dict.fromkeys(("attention", "latent"), "attention")
     | dict.fromkeys(("gemm", "products", "experts", "recurrent"), "products")
-    | dict.fromkeys(("stream", "norm", "pool", "tables"), "passes")
+    | dict.fromkeys(("stream", "conv1d", "norm", "pool", "tables"), "passes")
 )
 REDUCED = ("norm", "pool")  # their gradients are kernels of another kind
-ANY = ("stream", "norm", "pool", "depthwise")  # their curves are of any precision
+ANY = ("stream", "conv1d", "norm", "pool", "depthwise")  # their curves are of any precision
 # 1σ, relative, of factorisations priced as the products of their panels, which nobody timed
 SOLVED = 0.4
 
@@ -218,7 +218,7 @@ def _families(model: Model, software: Software, precision: str) -> dict[str, lis
             name = reduced if first else "stream"
         elif name == "attention" and not family.rows[0].flash:
             name = "gemm"
-        elif name == "attention":
+        elif name == "attention" or (name == "stream" and family.more):
             name = family.more[-1]
         found.setdefault(name, []).extend(int(i) for i in family.columns)
     return {name: sorted(columns) for name, columns in found.items()}

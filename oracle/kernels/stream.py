@@ -25,12 +25,14 @@ PLAIN = {"sgd": (3, 1), "momentum": (6, 2), "adam": (17, 6), "lars": (10, 5), "l
          "adam8": (3.5, 1), "kfac": (6, 2), "muon": (9, 4)}  # fmt: skip
 
 
-def stream(device: Device, nbytes: Numbers, *, queued: bool = False) -> Floats:
+def stream(
+    device: Device, nbytes: Numbers, *, family: str = "stream", queued: bool = False
+) -> Floats:
     """Seconds to read and write `nbytes` in all: start + bytes / (bandwidth · share).
 
     A share that saturates with size, b / (b + half), gives the same line: the start holds `half`.
     """
-    used = curve(device, "stream")
+    used = curve(device, family)
     rate = device.memory_bandwidth * used.traffic
     return launched(device, used.start + np.asarray(nbytes, float) / rate, queued)
 

@@ -6,6 +6,7 @@
     dtype, m, n, k, ms                              of 8 or 4 bits: a cast of A, then the product
     attn_dtype, batch_size, isl, num_heads, …, ms   attention as servers of models time it
     mla_dtype, num_heads, batch_size, isl, ms       latent attention, heads of 128 + 64 channels
+    kernel_source, seq_len, d_state, nheads, …, ms  a Mamba-2 layer's scan and short convolution
     moe_dtype, num_tokens, hidden_size, topk, …     both products of a layer of experts, with the
                                                     copies between them, on one of several devices
     op, in_channels, input_shape_ncdhw, time_ms, …  layers of a framework, forward: convolutions
@@ -40,6 +41,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "stream": ("bytes",),
     "norm": ("bytes", "elements", "blocks"),
     "pool": ("bytes", "elements", "blocks"),
+    "conv1d": ("bytes",),
+    "scan": ("batch", "tokens", "heads", "width", "state", "groups", "chunk"),
     "experts": ("tokens", "hidden", "ffn", "visits", "experts", "devices", "gated"),
 }  # fmt: skip
 SHAPES |= {"linear": SHAPES["gemm"], "latent": SHAPES["attention"]}
@@ -52,6 +55,8 @@ PARTS = {
     "stream": ("",),
     "norm": ("", "forward", "backward"),
     "pool": ("", "forward", "backward"),
+    "conv1d": ("",),
+    "scan": ("",),
     "experts": ("",),
     "linear": ("",),
     "latent": ("forward", "backward"),
@@ -237,6 +242,21 @@ def experts(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     yield Kernel("experts", kind, shape, seconds_of(cells), "", device, where)
 
 
+def mamba(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    """The scan of a Mamba-2 layer, or the short convolution before it, forward."""
+    names = ("batch_size", "seq_len", "nheads", "head_dim", "d_state", "n_groups", "chunk_size")
+    shape = tuple(positive(cells[name], name) for name in names)
+    batch, tokens, heads, width, state, groups, _ = shape
+    family = {"causal_conv1d_fn": "conv1d", "mamba_chunk_scan_combined": "scan"}.get(
+        cells["kernel_source"].strip()
+    )
+    if family is None:
+        raise ValueError(f"unknown kernel {cells['kernel_source']!r}")
+    if family == "conv1d":  # read and written in 16 bits
+        shape = (4.0 * batch * tokens * (heads * width + 2 * groups * state),)
+    yield Kernel(family, "bf16", shape, seconds_of(cells), "", cells.get("device", ""), where)
+
+
 def layer(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     """A layer's forward pass as a framework runs it, channels first."""
     if cells.get("pass", "forward") != "forward":
@@ -359,6 +379,8 @@ FORMATS: tuple[tuple[str, set[str], Callable[[Mapping[str, str], str], Iterator[
      served_attention),
     ("latent attention of prompts", {"mla_dtype", "batch_size", "isl", "num_heads"},
      latent_attention),
+    ("Mamba-2", {"kernel_source", "batch_size", "seq_len", "d_state", "nheads", "chunk_size"},
+     mamba),
     ("experts", {"moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts",
                  "moe_ep_size"}, experts),
     ("matrix products", {"m", "n", "k"}, matrix_product),

@@ -15,6 +15,7 @@ from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price,
 FAMILIES = (
     "gemm", "conv", "winograd", "conv3d", "grouped", "depthwise", "attention", "stream", "norm",
     "pool", "scan", "tables", "recurrent", "fft", "products", "experts", "latent",
+    "conv1d",
 )  # fmt: skip
 PARTS = ("forward", "data", "weight", "backward")
 Reached = Annotated[float, Between(1e-3, 1)]  # of what a datasheet says

@@ -44,8 +44,8 @@ class Scan(Layer):
                   weights=shape.channels * joint)  # fmt: skip
         share = (inner + shared) / joint
         yield Row(f"{name}.conv", "scan", "stream", packed, packed, role="heads", needs="x",
-                  weights=(inner + shared) * (self.kernel + 1), reads=(share, share),
-                  rereads=(3 * share, 2 * share))  # fmt: skip
+                  family="conv1d", weights=(inner + shared) * (self.kernel + 1),
+                  reads=(share, share), rereads=(3 * share, 2 * share))  # fmt: skip
         chunk = min(self.chunk, tokens)
         within = chunk * self.state * self.groups + chunk * inner / 2
         # what goes in twice and what comes out; states written, passed on, read, in 32 bits
