@@ -358,7 +358,7 @@ def _left(
     `call_seconds` sender's, and together.
     """
     if message.under or message.paired:
-        left = cover.left(message, seconds, count, may, name)
+        left = cover.left(message, seconds, count, may, name, np.zeros(1))  # layer by layer
         if message.paired:
             left = np.maximum(left, unpaired(load, seconds))
         if message.under:
