@@ -35,8 +35,9 @@ class Expert(Strategy):
 
     `dispatch=once` sends a token once to each node that holds some of its experts (to each
     device, inside one node), however many; so do DeepEP and its hybrid kernels, where the software
-    has them (`experts.dispatcher`). An `allgather` of all tokens brings back partial sums. The `skew` of a mixture makes the work, the activations
-    and the exchange of the fullest device as much more; balanced if not said.
+    has them (`experts.dispatcher`). An `allgather` of all tokens brings back partial sums. The
+    `skew` of a mixture makes the work, the activations and the exchange of the fullest device as
+    much more; balanced if not said.
     """
 
     dispatch: Array = words("plain", "once")
