@@ -165,6 +165,16 @@ def test_attention_goes_back_slower_on_blackwell(name: str) -> None:
     assert back / ahead == pytest.approx(2.5 / ratio, rel=0.02)
 
 
+def test_latent_attention_that_nobody_timed_is_as_fast_as_attention_and_doubted_more() -> None:
+    device = catalogue.device("h100-pcie")
+    core, latent = (
+        float(kernels.attention(device, "bf16", 1, 16, 16, 4096, 4096, 160, family=family))
+        for family in ("attention", "latent")
+    )
+    assert core == latent
+    assert origin(device, "latent", "bf16").uncertainty == 0.3
+
+
 def test_a_gb300_lies_by_its_sisters() -> None:
     """Each product between 0.9 and 1.3 of a B300's and a GB200's rate, doubted by 0.1 at least."""
     own, *sisters = (catalogue.device(name) for name in ("gb300", "b300-sxm", "gb200"))
