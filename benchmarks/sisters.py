@@ -52,8 +52,8 @@ def measured(path: Path) -> dict[str, list[tuple[Kernel, Device]]]:
         copies = tuple(curve for curve in known.kernels if curve.family == "stream")
         device = replace(known, kernels=copies)
         # `b200` is part of `gb200` too
-        samples = [each for each in timings.read(path, called).kernels
-                   if each.device.startswith(called)]  # fmt: skip
+        samples = [kernel for kernel in timings.read(path, called).kernels
+                   if kernel.device.startswith(called)]  # fmt: skip
         believed, _ = believable(samples, device, kernels.size)
         pairs[name] = [(kernel, device) for kernel in believed[::EVERY]]
     return pairs
@@ -65,12 +65,14 @@ def told(folder: Path, files: tuple[str, ...] = FILES) -> Iterator[Told]:
         pairs = measured(folder / file)
         kinds = sorted({(k.family, k.precision) for part in pairs.values() for k, _ in part})
         for family, precision in kinds:
-            own = {
+            by_device = {
                 name: [(k, d) for k, d in part if (k.family, k.precision) == (family, precision)]
                 for name, part in pairs.items()
             }
-            for name, left_out in own.items():
-                others = [pair for other, part in own.items() if other != name for pair in part]
+            for name, left_out in by_device.items():
+                others = [
+                    pair for other, part in by_device.items() if other != name for pair in part
+                ]
                 if not left_out or not others:
                     continue
                 yield judged(name, f"{family} {precision}", left_out, others)
@@ -87,8 +89,8 @@ def judged(
     starts = [start, replace(start, start=7e-6, sustained=0.6, traffic=0.5)]
     curve = shared.solved(others, starts)
     error = shared.off(left_out, curve)
-    own = shared.off(others, curve)
-    spread = 1.4826 * float(np.median(np.abs(own - np.median(own))))
+    misses = shared.off(others, curve)
+    spread = 1.4826 * float(np.median(np.abs(misses - np.median(misses))))
     within = np.abs(error) <= NINETY * np.hypot(spread, GUESSED)
     return Told(name, title, len(left_out), float(np.median(np.abs(np.expm1(error)))),
                 float(np.median(np.expm1(error))), float(within.mean()))  # fmt: skip
@@ -100,9 +102,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="products alone")
     parser.add_argument("--reference", type=Path, help="folder with kernels/ in it",
                         default=Path(__file__).parents[2] / "shared" / "reference")  # fmt: skip
-    given = parser.parse_args(arguments)
-    rows = list(told(given.reference / "kernels", FILES[:1] if given.quick else FILES))
-    if given.json:
+    options = parser.parse_args(arguments)
+    rows = list(told(options.reference / "kernels", FILES[:1] if options.quick else FILES))
+    if options.json:
         figures = {
             f"sisters.{row.device}.{row.kernels.replace(' ', '.')}.median": {
                 "value": row.median, "unit": "relative", "goal": f"<= {GOAL}"}
