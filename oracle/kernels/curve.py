@@ -133,8 +133,9 @@ def curve(device: Device, family: str, precision: str = "", part: str = "") -> C
         like = fitted(device, LIKE[family], precision, part)
         if like is not None:
             source = f"as {LIKE[family]} until `oracle measure compute` is run: {like.source}"
+            unsure = max(ASSUMED[family].uncertainty, like.uncertainty)
             found = replace(
-                like, family=family, origin="assumed", source=source, uncertainty=FAMILY
+                like, family=family, origin="assumed", source=source, uncertainty=unsure
             )
     return ASSUMED.get(f"{family} {part}", ASSUMED[family]) if found is None else found
 

@@ -192,8 +192,8 @@ def _stream(at: At, device: Device, precision: str, part: str) -> Floats:
     chosen = shard.software.kernels
     lost = (chosen.row if part == "forward" else chosen.row_back) / device.processors
     rows = at.family.normed * at(shard.micro) * at(shard.made[0]) * lost if lost else 0.0
-    own = at.family.more[0] if at.family.kind == "stream" and at.family.more else "stream"
-    return np.where(moved > 0, stream(device, moved, family=own, queued=True) + rows, 0.0)
+    kernels = at.family.more[0] if at.family.kind == "stream" and at.family.more else "stream"
+    return np.where(moved > 0, stream(device, moved, family=kernels, queued=True) + rows, 0.0)
 
 
 def _reduction(at: At, device: Device, precision: str, part: str) -> Floats:

@@ -153,7 +153,7 @@ class Units:
 def _unit(model: Model, rows: Rows, piece: Piece) -> tuple[Array, ...]:
     """Bytes of a kind of unit: at rest, made, and what layers, a loss and its input pass have.
 
-    A unit whose input is no smaller than what it keeps is not made again.
+    In a chain a unit whose input is no smaller than what it keeps is not made again.
     """
     remakes = rows.again and piece.block
     kept_bytes, own_bytes, moving = (
@@ -161,11 +161,10 @@ def _unit(model: Model, rows: Rows, piece: Piece) -> tuple[Array, ...]:
     )
     rest = rows.rest[:, piece.rows] if remakes or not rows.again else kept_bytes
     input_bytes = rows.given[:, piece.rows.start] if remakes else np.zeros(1)
-    if remakes:
-        left = input_bytes + (rest * piece.counts).sum(axis=-1)
-        saves = left < (kept_bytes * piece.counts).sum(axis=-1)
-        rest = np.where(saves[:, None], rest, kept_bytes)
-        input_bytes = np.where(saves, input_bytes, 0.0)
+    if remakes and model.pieces.links.plain:
+        less = saves(rows, piece.rows.start, piece.rows, piece.counts)
+        rest = np.where(less[:, None], rest, kept_bytes)
+        input_bytes = np.where(less, input_bytes, 0.0)
     present = np.maximum(kept_bytes, rest) if remakes else rest
     made_bytes = (present * piece.counts).sum(axis=-1)
     alone = np.cumsum(present, axis=-1)
@@ -179,6 +178,12 @@ def _unit(model: Model, rows: Rows, piece: Piece) -> tuple[Array, ...]:
         _largest(back, moving, has & ~loss), _largest(back, moving, has & loss),
         _largest(all_kept, moving, has),
     )  # fmt: skip
+
+
+def saves(rows: Rows, first: int, unit: slice | Sequence[int], counts: Array) -> Array:
+    """(kinds,) whether a unit that is made again from the input of its first row holds less."""
+    rest, kept = ((part[:, unit] * counts).sum(axis=-1) for part in (rows.rest, rows.kept))
+    return np.asarray(rows.given[:, first] + rest < kept)
 
 
 def _largest(values: Array, moving: Array, rows: Array) -> Array:

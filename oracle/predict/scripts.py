@@ -170,7 +170,11 @@ class Stage:
         """Whether a unit is made again whole, from its input."""
         if self.words:
             return any(self.words[piece.unit] == "recompute" for piece in unit)
-        return self.rows.again and any(self.model.blocks[piece.row] for piece in unit)
+        if not (self.rows.again and any(self.model.blocks[piece.row] for piece in unit)):
+            return False
+        rows = [piece.row for piece in unit]
+        less = alive.saves(self.rows, rows[0], rows, np.ones(len(rows)))
+        return bool(less[0]) or not self.model.pieces.links.plain
 
     def kept(self, piece: Piece, remade: bool, place: int) -> list[int | None]:
         """What a row keeps; apart what it made for those behind it alone."""
