@@ -16,7 +16,8 @@ from oracle.plan.in_flight import beside
 from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import parse
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import kept_by_turns
+from oracle.plan.strategies.base import text_of
+from oracle.plan.strategies.recompute import WORDS, Recompute, kept_by_turns
 from oracle.predict import alive
 from oracle.spec import catalogue
 
@@ -255,6 +256,16 @@ def test_a_model_without_a_part_does_not_make_it_again() -> None:
         assert f"recompute:{part}: llama3-8b has no such part by itself" in broken
     with pytest.raises(oracle.SpecError, match="names a part twice"):
         oracle.estimate("mixtral-8x7b", BUILT, "recompute:moe_act+moe_act", 8)
+
+
+def test_a_search_tries_the_parts_that_take_few_flop() -> None:
+    """Of a model that has them: one setting more, of all of them together."""
+    tries = {name: Recompute.tries(oracle.model(name))["mode"]
+             for name in ("gpt2", "mixtral-8x7b", "deepseek-v3")}  # fmt: skip
+    words = {name: [text_of(mode, WORDS) for mode in modes] for name, modes in tries.items()}
+    usual = ["none", "selective", "full", "operators"]
+    assert words == {"gpt2": usual, "mixtral-8x7b": [*usual, "layernorm+moe_act"],
+                     "deepseek-v3": [*usual, "layernorm+mla_up_proj+moe_act"]}  # fmt: skip
 
 
 def test_parts_that_are_made_again_take_their_passes_forward() -> None:
