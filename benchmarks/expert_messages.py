@@ -44,7 +44,7 @@ SCALED = 1 + 4 / 128  # bytes of a number of 8 bits, its part of a scale include
 WIDTHS = {"bfloat16": 2.0, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16}
 OPERATIONS = {"all_reduce": "allreduce", "all_gather": "allgather",
               "reduce_scatter": "reduce_scatter", "alltoall": "alltoall"}  # fmt: skip
-TOOL = "ai-dynamo/aiconfigurator@095f58a"
+TOOL = "ai-dynamo/aiconfigurator, 095f58a"
 GOAL = 0.12  # median error of what was left out
 
 

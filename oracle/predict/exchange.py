@@ -260,9 +260,8 @@ def price(
             more = call_seconds * (1 + short), seconds + longer
             longer = _left(message, load, cover, sent, *more, count, may, name) - exposed
         cover.took(name, exposed, seconds, alone=when == "step", over=message.over)
-        if message.under:  # what else they hide finds the rest
-            used_before = cover.used.get(("under", name), 0.0)
-            cover.used["under", name] = used_before + seconds - exposed
+        if message.under:  # what else these rows hide finds the rest
+            cover.hid(message, seconds - exposed)
         left = {name: exposed}
         for other_pass in (
             cover.others(when) if beside_own_pass and message.when != "unit forward" else ()
@@ -359,12 +358,12 @@ def _left(
     `call_seconds` sender's, and together.
     """
     if message.under or message.paired:
-        left = cover.left(message, seconds, count, may, name)
-        floor = (
-            unpaired(load, seconds) if message.paired
-            else seconds - window_of(message, load) + cover.used.get(("under", name), 0.0)
-        )  # fmt: skip
-        return np.maximum(left, floor)
+        left = cover.left(message, seconds, count, may, name, np.zeros(1))  # layer by layer
+        if message.paired:
+            left = np.maximum(left, unpaired(load, seconds))
+        if message.under:
+            left = np.maximum(left, seconds - window_of(message, load) + cover.hidden_by(message))
+        return left
     if not message.beside:
         edge = None
         if sent.edge is not None:

@@ -50,6 +50,7 @@ class Cover:
     ) -> None:  # fmt: skip
         self.work, self.host, self.parts, self.within = work, host, parts or {}, within or {}
         self.used: dict[tuple[str, str], Array] = {}  # by link and pass
+        self.by_rows: dict[int, Array | float] = {}
         self.shown = {name: np.zeros_like(seconds) for name, seconds in work.items()}
         self.own: dict[tuple[str, str], Array] = {}  # of that, what each link shows
         self.late: dict[tuple[str, str], Array] = {}  # and what it shows of a step's messages
@@ -107,6 +108,14 @@ class Cover:
         for place in (name, *(() if alone else self.within.get(name, ()))):
             self.used[over, place] = self.used.get((over, place), 0.0) + seconds - left
         return left
+
+    def hid(self, message: Message, seconds: Array) -> None:
+        """Count what the rows that alone hide a message hid of it."""
+        self.by_rows[id(message.under)] = self.hidden_by(message) + seconds
+
+    def hidden_by(self, message: Message) -> Array | float:
+        """Seconds of other messages that the rows hid which alone hide this one."""
+        return self.by_rows.get(id(message.under), 0.0)
 
     def show(self, name: str, exposed: Array, host: Array, over: str = "mesh") -> None:
         """Seconds of messages that make a pass longer, and what its host needs to launch them."""

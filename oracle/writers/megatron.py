@@ -206,7 +206,7 @@ def model(job: Job, run: Software) -> Pairs:
         ("--untie-embeddings-and-output-weights", not block.tied_embeddings),
         ("--attention-dropout", dropout), ("--hidden-dropout", dropout),
         ("--attention-backend", backend(block, run)),
-        *(mixture(block) if block.experts else []),
+        *(mixture(block, job, run) if block.experts else []),
     ]  # fmt: skip
 
 
@@ -218,15 +218,24 @@ def backend(block: Transformer, run: Software) -> str:
     return "auto" if run.kernels.attention == "best" else "flash"
 
 
-def mixture(block: Transformer) -> Pairs:
+def mixture(block: Transformer, job: Job, run: Software) -> Pairs:
     """Experts, the router, and how tokens are sent to them."""
+    spec = run.experts
+    if spec.dispatcher == "hybridep":
+        raise job.refuse("Megatron-LM's core_v0.14.0", "has no HybridEP", "dispatcher=deepep")
+    flexible = spec.dispatcher == "deepep"
     return [
         ("--num-experts", block.experts),
         ("--moe-router-topk", block.active),
         ("--moe-ffn-hidden-size", _ffn(block)),
         ("--moe-shared-expert-intermediate-size", block.shared * _ffn(block) or None),
         ("--moe-grouped-gemm", True),
-        ("--moe-token-dispatcher-type", "alltoall"),
+        ("--moe-token-dispatcher-type", "flex" if flexible else spec.dispatcher),
+        ("--moe-enable-deepep", flexible),
+        ("--moe-deepep-num-sms", spec.processors or None if flexible else None),
+        ("--overlap-moe-expert-parallel-comm", spec.overlap == "batch"),
+        ("--delay-wgrad-compute", spec.weight_gradients == "delayed"),
+        ("--moe-shared-expert-overlap", spec.shared_experts == "beside" and bool(block.shared)),
         ("--moe-permute-fusion", True),
         ("--moe-router-load-balancing-type", "aux_loss"),
         ("--moe-aux-loss-coeff", "1e-2"),

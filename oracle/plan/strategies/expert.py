@@ -1,6 +1,6 @@
 """Expert parallelism: experts of a mixture are dealt to devices of context and data axes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -34,8 +34,10 @@ class Expert(Strategy):
     first, those of the other axes after.
 
     `dispatch=once` sends a token once to each node that holds some of its experts (to each
-    device, inside one node), however many. The `skew` of a mixture makes the work, the activations
-    and the exchange of the fullest device as much more; balanced if not said.
+    device, inside one node), however many; so do DeepEP and its hybrid kernels, where the software
+    has them (`experts.dispatcher`). An `allgather` of all tokens brings back partial sums. The
+    `skew` of a mixture makes the work, the activations and the exchange of the fullest device as
+    much more; balanced if not said.
     """
 
     dispatch: Array = words("plain", "once")
@@ -150,7 +152,7 @@ class Expert(Strategy):
             ("gradients", "backward", home, returns, sends),
         ):
             how: dict[str, Any] = {"axes": AXES, "when": when, "processors": spec.processors}
-            how |= _hidden(shard, when)
+            hidden = _hidden(shard, when)
             ways = [("to", "alltoall", "_dispatch", goes), ("from", "alltoall", "_combine", comes)]
             if spec.dispatcher == "allgather":  # all tokens everywhere; partial sums come back
                 nbytes = nbytes / choices(model)[0]
@@ -162,32 +164,46 @@ class Expert(Strategy):
             if spec.dispatcher == "alltoall":
                 ways = [("to", "alltoall", "", sends | returns)]
             said += [Message(f"{name} {way} experts", op, nbytes * rows, calls=1.0 * rows,
-                             by=library and library + part, **how)
+                             by=library and library + part, **how,
+                             **hidden(way == "to", way == "from" or len(ways) == 1))
                      for way, op, part, rows in ways]  # fmt: skip
         return said
 
 
-def _hidden(shard: Shard, when: str) -> dict[str, Any]:
-    """What hides the messages of a pass, as the software has it.
+def _hidden(shard: Shard, when: str) -> Callable[[bool, bool], dict[str, Any]]:
+    """What hides messages of a pass that go out or come back, as the software has it.
 
-    The passes of another micro-batch hide them, which runs the other way: its backward pass the
-    forward one's, its forward pass, and gradients of weights that are left for later, the backward
-    one's. Else shared experts may, and gradients of experts' weights that are left for later.
+    By the batch, tokens go out while the experts of another micro-batch run back and come back
+    while its other rows do; gradients go out while the other rows of another one run forward, and
+    come back while its experts do, or gradients of weights that were left for later
+    [NVIDIA/Megatron-LM, megatron/core/models/common/model_chunk_schedule_plan.py@d98e8a64dd, run].
+    Else shared experts may hide them, and gradients of experts' weights that are left for later.
     """
     model, spec = shard.model, shard.software.experts
+    experts, shared = masks.experts(model), masks.shared_experts(model)
+    later = [("weight", experts)] * (spec.weight_gradients == "delayed" and when == "backward")
+    forward, backward = ("forward",), ("data", "weight")
     if spec.overlap == "pass":
-        return {"hides": when}
-    later = spec.weight_gradients == "delayed"
+        return lambda out, back: {"hides": when}
     if spec.overlap == "batch":
-        other = {"forward": "backward", "backward": "backward" if later else "forward"}
-        return {"hides": other[when], "paired": True}
-    products = ("forward",) if when == "forward" else ("data", "weight")
-    shared = masks.shared_experts(model)
+        products = backward if when == "forward" else forward
+        served = experts | shared
+        ends = masks.embeddings(model) | masks.losses(model)
+        others = ~(served | ends | model.mask(lambda row: row.role == "vocab"))
+        inner = [(product, served) for product in products] + later
+        outer = [(product, others) for product in products]
+        out_first = when == "forward"
+
+        def paired(out: bool, back: bool) -> dict[str, Any]:
+            beside = inner * (out if out_first else back) + outer * (back if out_first else out)
+            other = "backward" if when == "forward" else "forward"
+            return {"hides": other, "paired": True, "under": tuple(beside)}
+
+        return paired
+    products = forward if when == "forward" else backward
     beside = spec.shared_experts == "beside" and shared.any()
-    under = [(product, shared) for product in products if beside]
-    if later and when == "backward":
-        under.append(("weight", masks.experts(model)))
-    return {"hides": when, "under": tuple(under)} if under else {}
+    under = (*((product, shared) for product in products if beside), *later)
+    return lambda out, back: {"hides": when, "under": under} if under else {}
 
 
 def _all_ranks(ranks: Array) -> Array:
