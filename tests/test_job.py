@@ -47,7 +47,8 @@ JOBS = [  # software, model, system, plan, batch
     ("megatron-lm-2021", "gpt3-175b", A100,
      "pipeline:8,segments=96,interleave=3 data:16 tensor:8 recompute:full", 1536),
     ("megatron-lm-2020", "gpt2", "dgx-2", "pipeline:2,segments=8 data:2 tensor:4", 16),
-    ("nemo", *RAGGED), ("nemo", *MIXTURE), ("nemo", "gpt3-175b", A100, STAGED, 1536),
+    ("nemo-2.5", *RAGGED), ("nemo-2.5", *MIXTURE),
+    ("nemo-2.5", "gpt3-175b", A100, STAGED, 1536),
     ("torchtitan", "llama3-8b", H100, "data:32,zero=3,accumulate=8 tensor:2,sequence=on", 512),
     ("torchtitan", "llama3-405b", H100,
      "pipeline:64,segments=1024,schedule=zb-v,interleave=2 context:2 tensor:8,sequence=on", 1024),
@@ -234,7 +235,7 @@ def test_uneven_stages_are_laid_out_as_predicted(asked: Any) -> None:
 # ------------------------------------------------------------------ NeMo, torchtitan
 
 
-@pytest.mark.parametrize("asked", [a for a in JOBS if a[0] == "nemo"], ids=lambda a: a[1])
+@pytest.mark.parametrize("asked", [a for a in JOBS if a[0] == "nemo-2.5"], ids=lambda a: a[1])
 def test_nemo_has_every_field(asked: Any) -> None:
     text = files(*asked)["job.py"]
     said = constants(text)
@@ -496,8 +497,8 @@ QUESTIONS = [  # model, system, devices, batch
     ("bloom-176b", A100, 384, 2048), ("mixtral-8x7b", H100, 256, 1024),
     ("qwen3-30b-a3b", H100, 64, 512),
 ]  # fmt: skip
-ASKED = ("megatron-core", "nemo", "torchtitan", "deepspeed", "pytorch-fsdp")
-QUICK = {("megatron-core", 9), ("nemo", 7), ("torchtitan", 8), ("deepspeed", 11)}
+ASKED = ("megatron-core", "nemo-2.5", "torchtitan", "deepspeed", "pytorch-fsdp")
+QUICK = {("megatron-core", 9), ("nemo-2.5", 7), ("torchtitan", 8), ("deepspeed", 11)}
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ from oracle.plan.in_flight import beside
 from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import parse
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import recomputed, share_kept
+from oracle.plan.strategies.base import text_of
+from oracle.plan.strategies.recompute import FULL, WORDS, Recompute, recomputed, share_kept
 from oracle.predict import alive
 from oracle.spec import catalogue
 
@@ -257,6 +258,16 @@ def test_a_model_without_a_part_does_not_make_it_again() -> None:
         oracle.estimate("mixtral-8x7b", BUILT, "recompute:moe_act+moe_act", 8)
 
 
+def test_a_search_tries_the_parts_that_take_few_flop() -> None:
+    """Of a model that has them: one setting more, of all of them together."""
+    tries = {name: Recompute.tries(oracle.model(name))["mode"]
+             for name in ("gpt2", "mixtral-8x7b", "deepseek-v3")}  # fmt: skip
+    words = {name: [text_of(mode, WORDS) for mode in modes] for name, modes in tries.items()}
+    usual = ["none", "selective", "full", "operators"]
+    assert words == {"gpt2": usual, "mixtral-8x7b": [*usual, "layernorm+moe_act"],
+                     "deepseek-v3": [*usual, "layernorm+mla_up_proj+moe_act"]}  # fmt: skip
+
+
 def test_parts_that_are_made_again_take_their_passes_forward() -> None:
     """The seconds of the rows that they are, once a micro-batch."""
     found = oracle.estimate("mixtral-8x7b", BUILT, ["serial", "recompute:moe_act"], 8)
@@ -316,7 +327,7 @@ def test_jax_keeps_every_matrix_whose_output_a_pass_back_wants() -> None:
     made = oracle.model(spec).under(catalogue.software("maxtext").kernels)
     share = dict(zip((row.name for row in made.rows), share_kept(made), strict=True))
     assert [share[name] for name in MATRICES] == [1, 1, 1, 0]
-    again = dict(zip((row.name for row in made.rows), recomputed(made)[1], strict=True))
+    again = dict(zip((row.name for row in made.rows), recomputed(made)[FULL], strict=True))
     assert [again[name] for name in MATRICES] == [1, 1, 1, 0]
     assert share["attention.core"] == 0
     assert again["attention.core"] == 1

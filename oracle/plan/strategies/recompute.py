@@ -11,13 +11,14 @@ from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Rule, Strategy, text_of, words_or
+from oracle.plan.strategies.base import Rule, Strategy, number_of, text_of, words_or
 
 WORDS = ("none", "selective", "full", "operators", "stage", "best")
 USUAL = WORDS[:4]
 # parts of layers, as Megatron-Core calls them (NVIDIA/Megatron-LM, @d98e8a64
 # megatron/core/transformer/transformer_config.py: `recompute_modules`)
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "shared_experts")
+LIGHT = ("layernorm", "mla_up_proj", "moe_act")
 MODULE = f"(?:{'|'.join(MODULES)})"
 
 
@@ -51,8 +52,10 @@ class Recompute(Strategy):
 
     @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
-        """Those that take no room into account."""
-        return {"mode": tuple(float(cls.number("mode", word)) for word in USUAL)}
+        """Those that take no room into account; of a mixture all parts that take few FLOP too."""
+        usual = tuple(float(cls.number("mode", word)) for word in USUAL)
+        light = [name for name in LIGHT if module_rows(model, name).any()]
+        return {"mode": (*usual, *([number_of("+".join(light), WORDS)] if light else []))}
 
     @classmethod
     def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
