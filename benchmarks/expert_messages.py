@@ -10,10 +10,10 @@ the former and every other number of tokens of the latter are fitted by `oracle 
 arithmetic, the rest is judged, as plans are priced. `--entries` prints what a shipped system has.
 
 A message's bytes are those of each token once for each device that it goes to. DeepEP's tests draw
-experts at random [deepseek-ai/DeepEP@dd758caf, tests/legacy/test_intranode.py:32]; the rack's tokens are dealt evenly:
-of eight experts each is on a device of its own, where there are so many. DeepEP dispatches in
-fp8 with a scale of four bytes for 128 numbers, and combines in bf16: in bf16 an H100 would take in
-550 GB/s, more than its links have.
+experts at random [deepseek-ai/DeepEP@dd758caf, tests/legacy/test_intranode.py:32]; the rack's
+tokens are dealt evenly: of eight experts each is on a device of its own, where there are so many.
+DeepEP dispatches in fp8 with a scale of four bytes for 128 numbers, and combines in bf16: in bf16
+an H100 would take in 550 GB/s, more than its links have.
 
 Between nodes nothing is fitted: messages are those of the library that a system has, and of the
 links of its nodes. Rows of eight nodes are unlike the others: from 16,384 tokens on they take more
