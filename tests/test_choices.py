@@ -162,7 +162,7 @@ def test_large_cosmoflow_needs_its_samples_to_be_cut(
 
 @pytest.mark.parametrize(("model", "devices", "batch", "room", "fitting"), [
     pytest.param("lenet5", 4, 64, "11MB", 0, marks=pytest.mark.slow),
-    ("cosmoflow-256", 2, 4, "4.5GB", 1),  # cut samples alone
+    ("unet3d-kits19", 4, 4, "3GB", 5),
     pytest.param("cosmoflow-256", 2, 4, "4GB", 1, marks=pytest.mark.slow),  # and offloaded
     pytest.param("resnet18", 4, 64, "1.45GB", 0, marks=pytest.mark.slow),
 ])  # fmt: skip

@@ -19,6 +19,7 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies.base import text_of
 from oracle.plan.strategies.recompute import FULL, WORDS, Recompute, recomputed, share_kept
 from oracle.predict import alive
+from oracle.predict.row_bytes import Rows
 from oracle.spec import catalogue
 
 BUILT = oracle.system(SYSTEM)
@@ -591,7 +592,7 @@ def test_each_device_gives_up_what_its_own_stages_used() -> None:
     stages = Stages.of(model, 3, 1, edges)
     shard = serial(model, 1.0, 4.0)
     rows, kept = 4 * (model.x + model.y), 4 * model.kept + model.kept_bytes
-    found = alive.Chunks.of(stages, alive.Rows.of(shard, alive.NONE))
+    found = alive.Chunks.of(stages, Rows.of(shard, alive.NONE))
     for stage, (begin, end) in enumerate(pairwise(edges)):
         first, last = int(stages.begin[begin]), int(stages.stop[end - 1])
         samples = 4 * model.x[0] * (first == 0)

@@ -3,8 +3,8 @@
 import pytest
 
 import oracle
-from oracle.predict.defaults import USUAL, options_for
 from oracle.plan.strategies.recompute import FULL
+from oracle.predict.defaults import USUAL, options_for
 from oracle.predict.rates import counted, tokens
 from oracle.show.rates import epoch
 

@@ -29,24 +29,10 @@ from oracle.plan.in_flight import OfStages, of_stages
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import (
-    BEST,
-    FULL,
-    NONE,
-    OPERATORS,
-    SELECTIVE,
-    STAGE,
-    remade_parts,
-)
+from oracle.plan.strategies.recompute import BEST, NONE, STAGE
 from oracle.predict.carried import block_begins, given, received
 from oracle.predict.played import Order, orders
-from oracle.predict.row_bytes import (
-    handed_rows,
-    kept_by_operators,
-    kept_rows,
-    made_rows,
-    working_rows,
-)
+from oracle.predict.row_bytes import Rows
 
 EARLY, LATE = ("forward", "loss", "input"), ("layers", "weight")  # before gradients, and with them
 BACK = {"loss": "backward", "layers": "backward"}  # the turns that these are parts of
@@ -83,52 +69,8 @@ def pieces(model: Model) -> tuple[list[Piece], Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Bytes of a micro-batch by row under a kind of recomputation, (kinds, rows) each."""
-
-    kept: Array  # where nothing is made again
-    rest: Array  # between the passes, in units that are made again
-    own: Array  # more while the row itself runs back
-    moving: Array  # gradients of its two tensors, and those that wait for others
-    gone: Array  # what it made for those behind it alone
-    given: Array  # its input
-    output: Array  # what it makes
-    again: bool  # units are made again, from their inputs
-    held: Array  # share of what a stage has sent that stays there until its gradient comes
-
-    @classmethod
-    def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
-        """Under a kind of recomputation."""
-        kept_bytes, none = np.atleast_2d(kept_rows(shard)), np.zeros((1, len(shard.model)))
-        input_bytes = np.atleast_2d(shard.micro * shard.x * shard.delta * np.ones(len(shard.model)))
-        borders = shard.software.borders
-        held_share = borders.held / np.atleast_2d(shard.spread if borders.scattered else 1.0)
-        return cls(
-            kept_bytes, kept_bytes, none, working_rows(shard, workspace), handed_rows(shard),
-            input_bytes, made_rows(shard, shard.model), False, held_share,
-        ).under(shard, mode)  # fmt: skip
-
-    def under(self, shard: Shard, mode: int) -> Rows:
-        """The same under another kind than none."""
-        if mode == SELECTIVE:
-            outputs = shard.micro * shard.y * shard.delta  # q, k, v in and the result stay
-            own_bytes = np.maximum(self.kept - outputs, 0) * masks.attention(shard.model)
-            return replace(self, rest=self.kept - own_bytes, own=own_bytes)
-        if mode == FULL:
-            return replace(self, rest=0 * self.own, again=True)
-        if mode == OPERATORS:
-            return replace(self, rest=np.atleast_2d(kept_by_operators(shard)), again=True)
-        if mode <= BEST:
-            return self
-        remade, gone, present = remade_parts(shard.model, mode)
-        core_bytes, gone_bytes = self.under(shard, SELECTIVE).own * remade, self.kept * gone
-        return replace(self, rest=self.kept - core_bytes - gone_bytes,
-                       own=core_bytes + gone_bytes @ present.T)  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
 class Units:
-    """The same by unit, (kinds, units) each.
+    """Bytes of a micro-batch by unit, (kinds, units) each.
 
     What is there while a pass runs through a unit, in it alone: real numbers are bytes of all,
     imaginary ones those of gradients among them, so that the larger is found with its parts.

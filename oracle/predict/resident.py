@@ -39,7 +39,7 @@ from oracle.predict.exchange import Priced
 from oracle.predict.offers import NOTHING, menu_of, senders
 from oracle.predict.overlap import Cover
 from oracle.predict.played import orders
-from oracle.predict.row_bytes import kept_by_operators, kept_rows
+from oracle.predict.row_bytes import Rows, kept_by_operators, kept_rows
 from oracle.predict.taken_apart import finer
 from oracle.predict.workload import Workload, chooses
 from oracle.spec.options import Options
@@ -250,7 +250,7 @@ def keeping(plan: Plan) -> Plan:
 
 def _lives(load: Workload) -> Array:
     """(kinds, units) bytes that live only while each unit runs back, at most."""
-    rows = alive.Rows.of(load.shard, NONE, load.times.workspace)
+    rows = Rows.of(load.shard, NONE, load.times.workspace)
     units = alive.Units.of(load.shard.model, rows)
     live_bytes = np.maximum(units.layers.real, units.loss.real)
     return np.asarray(np.maximum(live_bytes - units.rest, 0.0))

@@ -1,11 +1,12 @@
 """Bytes of each row of a micro-batch: what it keeps, makes, hands on, and wants while it runs back.
 
-(kinds of plans, rows) each. They know nothing of stages. It names `recompute`, which says what
-`operators` keeps.
+(kinds of plans, rows) each. They know nothing of stages. It names `recompute`, whose kinds say
+what is kept.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +14,58 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
-from oracle.plan.strategies.recompute import share_kept
+from oracle.plan.strategies.recompute import (
+    BEST,
+    FULL,
+    OPERATORS,
+    SELECTIVE,
+    remade_parts,
+    share_kept,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Bytes of a micro-batch by row under a kind of recomputation, (kinds, rows) each."""
+
+    kept: Array  # where nothing is made again
+    rest: Array  # between the passes, in units that are made again
+    own: Array  # more while the row itself runs back
+    moving: Array  # gradients of its two tensors, and those that wait for others
+    gone: Array  # what it made for those behind it alone
+    given: Array  # its input
+    output: Array  # what it makes
+    again: bool  # units are made again, from their inputs
+    held: Array  # share of what a stage has sent that stays there until its gradient comes
+
+    @classmethod
+    def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
+        """Under a kind of recomputation."""
+        kept_bytes, none = np.atleast_2d(kept_rows(shard)), np.zeros((1, len(shard.model)))
+        input_bytes = np.atleast_2d(shard.micro * shard.x * shard.delta * np.ones(len(shard.model)))
+        borders = shard.software.borders
+        held_share = borders.held / np.atleast_2d(shard.spread if borders.scattered else 1.0)
+        return cls(
+            kept_bytes, kept_bytes, none, working_rows(shard, workspace), handed_rows(shard),
+            input_bytes, made_rows(shard, shard.model), False, held_share,
+        ).under(shard, mode)  # fmt: skip
+
+    def under(self, shard: Shard, mode: int) -> Rows:
+        """The same under another kind than none."""
+        if mode == SELECTIVE:
+            outputs = shard.micro * shard.y * shard.delta  # q, k, v in and the result stay
+            own_bytes = np.maximum(self.kept - outputs, 0) * masks.attention(shard.model)
+            return replace(self, rest=self.kept - own_bytes, own=own_bytes)
+        if mode == FULL:
+            return replace(self, rest=0 * self.own, again=True)
+        if mode == OPERATORS:
+            return replace(self, rest=np.atleast_2d(kept_by_operators(shard)), again=True)
+        if mode <= BEST:
+            return self
+        remade, gone, present = remade_parts(shard.model, mode)
+        core_bytes, gone_bytes = self.under(shard, SELECTIVE).own * remade, self.kept * gone
+        return replace(self, rest=self.kept - core_bytes - gone_bytes,
+                       own=core_bytes + gone_bytes @ present.T)  # fmt: skip
 
 
 def kept_rows(shard: Shard) -> Array:

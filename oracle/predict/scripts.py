@@ -23,7 +23,7 @@ from oracle.plan.strategies.recompute import FULL, STAGE
 from oracle.predict import alive
 from oracle.predict.carried import block_begins
 from oracle.predict.memory import standing
-from oracle.predict.row_bytes import forks, moving_rows
+from oracle.predict.row_bytes import Rows, forks, moving_rows
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 
@@ -79,7 +79,7 @@ class Stage:
         mode = FULL if "recompute" in words else int(load.plan.axis("recompute").mode[0, 0])
         self.mode = 0 if self.model.training.forward else mode
         self.whole = self.mode == STAGE  # the stage is made again, from what it was given
-        self.rows = alive.Rows.of(shard, 0 if self.whole else self.mode, load.times.workspace)
+        self.rows = Rows.of(shard, 0 if self.whole else self.mode, load.times.workspace)
         # what kernels take beside the gradients while they run
         self.taken = self._row(self.rows.moving - moving_rows(shard))
         self.tensors: list[Tensor] = []
@@ -91,8 +91,7 @@ class Stage:
         self.slots: dict[tuple[object, ...], int] = {}
 
     def _row(self, values: Array) -> Array:
-        row: Array = np.broadcast_to(values, (1, len(self.model)))[0]
-        return row
+        return np.asarray(np.broadcast_to(values, (1, len(self.model)))[0])
 
     def tensor(self, key: tuple[object, ...], kind: str, layer: str, words: str,
                nbytes: float) -> int | None:  # fmt: skip
@@ -142,9 +141,9 @@ class Stage:
         given_bytes = np.atleast_2d(stages.first(self.rows.given[:, stages.begin])) * self.whole
         received, begun = (float(stage_bytes[0, place]) if place < stage_bytes.shape[-1] else 0.0
                            for stage_bytes in (crossed, given_bytes))  # fmt: skip
-        kind, given = "activations", "what it was given"
-        return [self.tensor(("crossed", chunk), kind, "other stages", "received", received),
-                self.tensor(("begun", chunk), kind, "the stage", given, begun)]  # fmt: skip
+        words, given = ("activations", "other stages", "received"), "what it was given"
+        return [self.tensor(("crossed", chunk), *words, received),
+                self.tensor(("begun", chunk), "activations", "the stage", given, begun)]  # fmt: skip
 
     def handed_on(self, chunk: int) -> int | None:
         """What a chunk has sent on, where it stays until its gradient is there."""
@@ -173,8 +172,8 @@ class Stage:
         if not (self.rows.again and any(self.model.blocks[piece.row] for piece in unit)):
             return False
         rows = [piece.row for piece in unit]
-        less = alive.saves(self.rows, rows[0], rows, np.ones(len(rows)))
-        return bool(less[0]) or not self.model.pieces.links.plain
+        less = alive.saves(self.rows, rows[0], rows, np.ones(len(rows)))[0]
+        return bool(less or not self.model.pieces.links.plain)
 
     def kept(self, piece: Piece, remade: bool, place: int) -> list[int | None]:
         """What a row keeps; apart what it made for those behind it alone."""
