@@ -10,10 +10,14 @@ the former and every other number of tokens of the latter are fitted by `oracle 
 arithmetic, the rest is judged, as plans are priced. `--entries` prints what a shipped system has.
 
 A message's bytes are those of each token once for each device that it goes to. DeepEP's tests draw
-experts at random [deepseek-ai/DeepEP, tests/test_intranode.py]; the rack's tokens are dealt evenly:
-of eight experts each is on a device of its own, where there are so many. DeepEP dispatches in
-fp8 with a scale of four bytes for 128 numbers, and combines in bf16: in bf16 an H100 would take in
-550 GB/s, more than its links have. NVLINK names its widths.
+experts at random [deepseek-ai/DeepEP@dd758caf, tests/legacy/test_intranode.py:32]; the rack's
+tokens are dealt evenly: of eight experts each is on a device of its own, where there are so many.
+DeepEP dispatches in fp8 with a scale of four bytes for 128 numbers, and combines in bf16: in bf16
+an H100 would take in 550 GB/s, more than its links have.
+
+Between nodes nothing is fitted: messages are those of the library that a system has, and of the
+links of its nodes. Rows of eight nodes are unlike the others: from 16,384 tokens on they take more
+than three times as long as those of four, for a third more bytes that leave a node.
 """
 
 from __future__ import annotations
@@ -95,6 +99,28 @@ def rack(reference: Path) -> list[tuple[bool, Sample]]:
     return found
 
 
+def between(reference: Path, device: str) -> dict[int, list[Sample]]:
+    """DeepEP's samples of several nodes of eight, by their number; nothing is fitted to these.
+
+    A token goes once to each node that it hits, at most four of them [deepseek-ai/DeepEP,
+    tests/legacy/test_internode.py:392].
+    """
+    found: dict[int, list[Sample]] = {}
+    for row in table(reference, "deepep_2026.csv"):
+        nodes = int(row["node_num"])
+        if row["device"] != device or nodes == 1:
+            continue
+        hidden, active, experts = _shape(row)
+        hit = places_hit(np.array(float(nodes)), np.array(active), np.array(experts))
+        copies = float(row["num_token"]) * hidden * min(float(hit), 4.0)
+        for part, width in (("dispatch", SCALED), ("combine", 2.0)):
+            seconds = float(row[f"{part}_transmit_us"]) * 1e-6
+            sample = Sample("alltoall", copies * width, seconds, 8 * nodes, nodes, 8,
+                            library="deepep", algorithm=f"deepep_{part}")  # fmt: skip
+            found.setdefault(nodes, []).append(sample)
+    return found
+
+
 def nccl(reference: Path, device: str) -> list[Sample]:
     """What NCCL takes on a device of `nccl_2026.csv`."""
     return [
@@ -153,17 +179,23 @@ def judged(reference: Path) -> dict[str, Any]:
             for part in ("dispatch", "combine"):
                 rest = [one for left, one in samples if left and one.algorithm.endswith(part)]
                 off = errors(system, rest)
-                rows.append({"system": name, "library": kind, "part": part, "samples": len(off),
-                             "median": float(np.median(np.abs(off))),
-                             "nine tenths": float(np.quantile(np.abs(off), 0.9)),
-                             "bias": float(np.median(off))})  # fmt: skip
+                rows.append(_row(name, kind, part, off))
                 every.append((kind, off))
+        for nodes, samples_there in between(reference, device).items():
+            rows.append(_row(name, "deepep", f"{nodes} nodes", errors(system, samples_there)))
     for kind in ("deepep", "hybridep"):
         off = np.abs(np.concatenate([one for name, one in every if name == kind]))
         figures[f"expert_messages.{kind}.left_out"] = {
             "value": round(float(np.median(off)), 4), "unit": "relative",
             "goal": f"median at most {GOAL:.0%}"}  # fmt: skip
     return {"figures": figures, "rows": rows}
+
+
+def _row(system: str, library: str, part: str, off: np.ndarray) -> dict[str, Any]:
+    return {"system": system, "library": library, "part": part, "samples": len(off),
+            "median": float(np.median(np.abs(off))),
+            "nine tenths": float(np.quantile(np.abs(off), 0.9)),
+            "bias": float(np.median(off))}  # fmt: skip
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

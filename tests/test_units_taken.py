@@ -53,7 +53,8 @@ def plan_of(text: str):
 ])  # fmt: skip
 def test_devices_taken_of_a_rack_of_eighteen_nodes(text: str, used: int, idle: str) -> None:
     plan = plan_of(text)
-    assert as_used(RACK, plan).levels[0].devices == used
+    rack, hall = as_used(RACK, plan).levels
+    assert (rack.devices, hall.devices, hall.ports) == (used, 8 * used, used)  # a port each
     assert "".join(unit.idle for unit in taken(RACK, plan)) == idle
 
 
