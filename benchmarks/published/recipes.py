@@ -34,6 +34,7 @@ GRAPHS = {"router": f"graphs={ROUTER}", "parts": f"graphs={ALL_BUT_EXPERTS}",
           "dense": "graphs=attn+mlp", "all": "graphs=iteration"}  # fmt: skip
 PLAIN = ("dispatcher=alltoall", "experts.processors=0")
 ALONE = ("experts.overlap=none", "weight_gradients=at_once")
+EACH = "grouped=each"  # without `cutedsl_fused_grouped_mlp`, use_transformer_engine_op_fuser
 LATENT = "recompute:mla_up_proj"
 # by model, or model and what was trained in which precision, and by GPU: from which release on
 RECIPES: dict[tuple[str, str], dict[str, Recipe]] = {
@@ -51,7 +52,7 @@ RECIPES: dict[tuple[str, str], dict[str, Recipe]] = {
     ("DeepSeekV3", "B300"): {
         "26.02": Recipe(LATENT, (HALF,), 1),
         "26.04.01": Recipe(LATENT, (HALF, GRAPHS["parts"]), 1),
-        "26.06": Recipe(LATENT, (HALF, GRAPHS["parts"], *ALONE), 1),
+        "26.06": Recipe(LATENT, (HALF, GRAPHS["parts"], *ALONE, EACH), 1),
     },
     ("DeepSeekV3", "B200"): {
         "25.11": Recipe(LATENT, (HALF, *PLAIN), 1),
@@ -77,7 +78,8 @@ RECIPES: dict[tuple[str, str], dict[str, Recipe]] = {
     },
     **{("Nemotron_3_Nano", gpu): {
         "26.02": Recipe("", (GRAPHS["mixers"],)),
-        "26.06": Recipe("", (GRAPHS["mixers"], *ALONE)),
+        "26.06": Recipe("", (GRAPHS["mixers"], *ALONE, EACH)),
+        "26.08": Recipe("", (GRAPHS["mixers"], *ALONE, *([EACH] if gpu == "B200" else []))),
     } for gpu in ("GB300", "GB200", "B300", "B200")},
     **{("LLAMA3_70B pretraining FP8-CS", gpu): {"25.11": Recipe("offload:activations")}
        for gpu in ("GB300", "GB200")},
