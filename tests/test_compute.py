@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import oracle
 from benchmarks import attention as benchmark
 from oracle import kernels
+from oracle.calibration.kernels import STREAMED
 from oracle.kernels.curve import ASSUMED
 from oracle.kernels.rows import priced
 from oracle.kernels.slowest import slowest
@@ -411,7 +412,8 @@ def test_every_shipped_number_has_a_source(name):
     for curve in device.kernels:
         assert curve.source
         assert curve.uncertainty > 0
-        assert (curve.origin == "fitted") <= bool(curve.reach)
+        # work of a fit's kernels, FLOP; what memory sets the pace of has none
+        assert (curve.origin == "fitted") <= bool(curve.reach or curve.family in STREAMED)
 
 
 def test_quantities_give_seconds():
