@@ -644,7 +644,7 @@ MUTANTS = (
          "if value is None or value > most:", "if value is not None and value > most:",
          "choose::test_the_chance_of_keeping_to_a_limit_by_hand"),
     _bug("run: half a node draws half of what a node does", "costs",
-         "rest = -(-devices // system.node) *", "rest = devices / system.node *",
+         "rest = -(-devices // system.per_host) *", "rest = devices / system.per_host *",
          "choose::test_energy_of_a_node_by_hand"),
     _bug("ask: the frontier is only the fastest", "choose",
          "            least = both(one)[1]\n", "            least = -math.inf\n",
