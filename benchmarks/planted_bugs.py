@@ -705,7 +705,7 @@ MUTANTS = (
     _bug("show: figures beyond what was measured bear no mark", "text",
          'return str(found["origin"][0]) + "!" * beyond', 'return str(found["origin"][0])',
          "origin::test_marks_and_their_legend"),
-    Mutant("predict: what parts of layers made again was never gone", "oracle/predict/alive.py",
+    Mutant("predict: what parts of layers made again was never gone", "oracle/predict/row_bytes.py",
            "rest=self.kept - core_bytes - gone_bytes", "rest=self.kept - core_bytes",
            ("tests/test_memory.py::test_a_part_of_a_layer_that_is_made_again",)),
     Mutant("plan: a norm that a product takes along is made again by itself",
