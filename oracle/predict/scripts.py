@@ -141,9 +141,10 @@ class Stage:
         given_bytes = np.atleast_2d(stages.first(self.rows.given[:, stages.begin])) * self.whole
         received, begun = (float(stage_bytes[0, place]) if place < stage_bytes.shape[-1] else 0.0
                            for stage_bytes in (crossed, given_bytes))  # fmt: skip
-        words, given = ("activations", "other stages", "received"), "what it was given"
-        return [self.tensor(("crossed", chunk), *words, received),
-                self.tensor(("begun", chunk), "activations", "the stage", given, begun)]  # fmt: skip
+        kind = "activations"
+        return [self.tensor(("crossed", chunk), kind, "other stages", "received", received),
+                self.tensor(("begun", chunk), kind, "the stage", "what it was given",
+                            begun)]  # fmt: skip
 
     def handed_on(self, chunk: int) -> int | None:
         """What a chunk has sent on, where it stays until its gradient is there."""
