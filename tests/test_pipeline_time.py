@@ -73,9 +73,9 @@ def predicted(
     plan = parse(f"pipeline:{p},segments={segments},schedule={schedule}", 64.0)
     work = StageWork(
         forward=np.array([forward]), backward=np.array([backward]),
-        weight=np.array([backward]) / 2, recomputed=(nothing,) * 5,
+        weight=np.array([backward]) / 2, recomputed=dict.fromkeys(range(1, 6), nothing),
         update=nothing, host=(nothing, nothing), host_weight=nothing,
-        host_recomputed=(nothing,) * 5, segments=np.full((1, 1), float(segments)),
+        host_recomputed=dict.fromkeys(range(1, 6), nothing), segments=np.full((1, 1), float(segments)),
     )  # fmt: skip
     ahead = np.array([[0.0, *border]])
     talk = [priced("borders", "border", (ahead[0] + np.array([*border, 0.0])).tolist(), ahead),
