@@ -27,7 +27,7 @@ HOUR = 3600.0
 
 
 @lru_cache(masks.MODELS)
-def counted(model: Model, mode: int) -> tuple[float, float]:
+def counted(model: Model, mode: int = 0) -> tuple[float, float]:
     """FLOP of a sample as papers count them, and those made again by a kind of recomputation."""
     forward = 2 * model.repeat * whole(model)
     passes = 1.0 if model.training.forward else 2.0 + model.trained
