@@ -46,11 +46,15 @@ def _split(new: type[Strategy], degree: int) -> str:
 
 
 def _knobs(new: type[Strategy], model: Model) -> Iterator[str]:
-    """Each knob at each word that is not its plain one, and that changes nothing learned."""
-    for found in (new.tries(model), new.resorts(model)):
-        for knob, values in found.items():
-            said, plain = _of(new, knob)
-            yield from (f"{knob}={said[int(value)]}" for value in values if said and value != plain)
+    """Each knob at each of its words but the plain one, and that changes nothing learned.
+
+    Texts that a knob takes beside its words, such as parts of layers, are run by nobody here.
+    """
+    for tried in (new.tries(model), new.resorts(model)):
+        for knob, values in tried.items():
+            words, plain = _of(new, knob)
+            yield from (f"{knob}={words[int(value)]}" for value in values
+                        if value != plain and value < len(words))  # fmt: skip
 
 
 def _of(new: type[Strategy], knob: str) -> tuple[tuple[str, ...], float]:
