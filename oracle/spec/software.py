@@ -85,6 +85,9 @@ class Gradients:
     # of what is sent at once; `~`: everything is
     pieces: Pieces | None = Pieces(bytes=Formula.of("25e6"))
     overlap: Literal["none", "backward"] = "backward"  # what hides them
+    # where the optimizer's state is sharded (ZeRO-1): each rank is sent its part, as gradients of
+    # replicas are; or all are added up on every rank, after the backward pass
+    sharded: Literal["scattered", "whole"] = "scattered"
     passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
     cycle: Seconds = 0.0  # between two looks at what is ready
     # small allreduces among hosts by which ranks agree, at each look, on what all have ready
