@@ -307,6 +307,10 @@ class System:
             if level.link != "network":
                 what = f"`{level.name}` lies above a network, so it is one"
                 yield Clash(f"levels.{i}.link", what, "network, or nothing")
+        for i, level in enumerate(self.levels[: self.inside]):
+            if level.by_nodes:
+                what = f"`{level.name}` lies inside a node, so no message there spans several"
+                yield Clash(f"levels.{i}.by_nodes", what, "at a level between nodes")
         if self.nodes and (clash := self._misnamed()):
             yield clash
         yield from self._parted()
