@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from oracle.spec.collective_names import ALGORITHMS
 from oracle.spec.document import suggest
 from oracle.spec.schema import Clash, Count
-from oracle.spec.units import Bytes, BytesPerSecond
+from oracle.spec.units import Bytes, BytesPerSecond, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class ByNodes:
     high: BytesPerSecond | None = None
     ranks: Count | None = None  # of each node; all its devices if not said
     size: Bytes = 2.0**30  # of the message, all ranks' parts together
+    beside: Seconds = 0.0  # of each call, what was no message: copies into place
 
     def check(self) -> Iterator[Clash]:
         if self.op not in ALGORITHMS:

@@ -37,6 +37,7 @@ class Slowdown:
     best: float  # 95th percentile of bandwidth
     worst: float  # 5th percentile
     beyond: float  # 1σ on top, of another operation
+    sizes: tuple[float, float]  # of the smallest and the largest message measured
     measured: bool  # among numbers of nodes of this operation that were measured
 
     @property
@@ -47,7 +48,7 @@ class Slowdown:
     @property
     def slower(self) -> float:
         """1σ of what is longer still at bad moments."""
-        return max(0.0, (self.worst / self.median - 1) / NINETY - self.faster)
+        return max(AGAIN, (self.worst / self.median - 1) / NINETY - self.faster)
 
 
 def slowed(system: System, op: str, groups: RankGroups, model: Model) -> Iterator[CostLine]:
@@ -62,7 +63,7 @@ def slowed(system: System, op: str, groups: RankGroups, model: Model) -> Iterato
         yield replace(
             line, per_byte=line.per_byte * times, phi=line.phi * times,
             origin="fitted", uncertainty=slowdown.faster + slowdown.beyond,
-            short=slowdown.slower, outside=not slowdown.measured,
+            short=slowdown.slower, sizes=slowdown.sizes, outside=not slowdown.measured,
         )  # fmt: skip
 
 
@@ -91,7 +92,8 @@ def slowdown_of(
     like_nodes = nodes * ranks / _ranks(system, nearest)  # of a group with as many ranks in each
     at_nodes = (exp(np.interp(log(like_nodes), counts, np.log(times))) for times in (median, best, worst))
     inside = alike[0].nodes <= like_nodes <= alike[-1].nodes
-    return Slowdown(*at_nodes, beyond, inside and not beyond)
+    sizes = [point.size for point in alike]
+    return Slowdown(*at_nodes, beyond, (min(sizes), max(sizes)), inside and not beyond)
 
 
 def _points(level: Level, op: str) -> tuple[list[ByNodes], float]:
@@ -108,10 +110,10 @@ def _ranks(system: System, point: ByNodes) -> int:
 
 
 def _seconds(system: System, point: ByNodes) -> float:
-    """Return what a measured call took: bus bandwidths are of what goes over each rank's link."""
+    """Return what a measured message took: bus bandwidths are of what each rank's link carries."""
     p = point.nodes * _ranks(system, point)
     parts = 1.0 if point.op in ("sendrecv", "broadcast", "reduce") else (p - 1) / p
-    return PASSES.get(point.op, 1.0) * parts * point.size / point.bandwidth
+    return PASSES.get(point.op, 1.0) * parts * point.size / point.bandwidth - point.beside
 
 
 def _modelled(system: System, level: Level, point: ByNodes, model: Model) -> float:
