@@ -165,6 +165,12 @@ def standing(load: Workload, options: Options) -> Standing:
         + encoding.rest_bytes(load, options),
         "optimizer": load.weights_of("stated", shard.slots) * state_here,
     }
+    if software.exchange.flat:
+        data = load.plan.axis("data")
+        agree = load.kinds.spread((data.degree > 1) & (np.asarray(data.zero) == 0))
+        fixed["gradients"] = fixed["gradients"] + (
+            software.exchange.flat * load.total(shard.learned) * agree
+        )
     if software.convolution.shared and (every := load.times.workspace) is not None:
         fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if options.optimizer == "kfac":
@@ -178,6 +184,8 @@ def standing(load: Workload, options: Options) -> Standing:
     update_bytes = load.weights_of("stated") * software.state.updating(precision) * updated_here
     buffers = ahead * _gathered(load, trained=True) * software.exchange.buffer(precision) + copies
     buffers = buffers + _buckets(load, options)
+    sent = _lingering(load)
+    buffers = buffers + sent
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
     late: Array = np.zeros((1, stages.devices))
@@ -185,7 +193,7 @@ def standing(load: Workload, options: Options) -> Standing:
         output_bytes, S = made_rows(shard, shard.model), np.asarray(shard.segments)
         late, back = map(load.kinds.spread, waiting(output_bytes, kept_rows(shard), S, stages))
         buffers = buffers + late + back
-    late = np.broadcast_to(late, buffers.shape)
+    late = np.broadcast_to(late + sent, buffers.shape)
     return Standing(
         fixed, gathered, buffers, copies + update_bytes, update_bytes, beside_bytes, late
     )
@@ -275,6 +283,18 @@ def _gathered(load: Workload, trained: bool = False) -> Array:
         with_experts = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
         unit_weights = np.where((alone < 1) | lies_beside, with_experts, unit_weights)
     return unit_weights
+
+
+def _lingering(load: Workload) -> Array:
+    """(plans, p): what a forward pass scatters, where the host frees it before it was sent."""
+    if not load.shard.software.tensor.lingers:
+        return np.zeros((1, 1))
+    shape = len(load.plan), len(load.shard.model)
+    scattered = np.zeros(shape)
+    for message in load.plan.axis("tensor").talk(load.shard):
+        if message.op == "reduce_scatter" and message.when == "forward":
+            scattered = scattered + message.nbytes * message.calls
+    return load.total(scattered)
 
 
 def _buckets(load: Workload, options: Options) -> Array:

@@ -88,6 +88,8 @@ class Gradients:
     # where the optimizer's state is sharded (ZeRO-1): each rank is sent its part, as gradients of
     # replicas are; or all are added up on every rank, after the backward pass
     sharded: Literal["scattered", "whole"] = "scattered"
+    # bytes a weight of flat copies that stay, where several replicas add gradients up unsharded
+    flat: Ratio = 0.0
     passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
     cycle: Seconds = 0.0  # between two looks at what is ready
     # small allreduces among hosts by which ranks agree, at each look, on what all have ready
@@ -157,6 +159,8 @@ class TensorMessages:
     backward_column_gather: Under = "data"  # its input once more
     backward_column_reduce: Under = "weight"  # gradients of its input, after it
     shown: Fraction = 0.25  # of a pipelined message, its first or last piece
+    # whether what a pass scatters stays until its stream has sent it, the host a pass ahead
+    lingers: bool = False
     gather: Width | dict[str, Width] = "compute"  # as activations are sent to be gathered
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
