@@ -166,8 +166,7 @@ def standing(load: Workload, options: Options) -> Standing:
         "optimizer": load.weights_of("stated", shard.slots) * state_here,
     }
     if software.exchange.flat:
-        data = load.plan.axis("data")
-        agree = load.kinds.spread((data.degree > 1) & (np.asarray(data.zero) == 0))
+        agree = (np.asarray(state.parts) > 1) & (np.asarray(state.zero) == 0)
         fixed["gradients"] = fixed["gradients"] + (
             software.exchange.flat * load.total(shard.learned) * agree
         )

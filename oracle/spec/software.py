@@ -200,6 +200,8 @@ class Borders:
 
     scattered: bool = True  # each tensor rank sends a part, gathered on the other side
     overlap: Literal["none", "interleaved", "all"] = "none"  # schedules that send beside work
+    # how `cuts=even` deals blocks: as many to each chunk, or by what their products cost, in order
+    cuts: Literal["even", "cost"] = "even"
     held: bool = False  # what was sent stays until its gradient is there; else until it arrived
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
