@@ -1,4 +1,4 @@
-"""Which plan the oracle would have chosen, where others ran them all: `python -m benchmarks.choice`.
+"""Which plan the oracle would choose, where others ran them all: `python -m benchmarks.choice`.
 
     python -m benchmarks.choice [--system NAME] [--software NAME] [--json] [--reference DIR]
 
@@ -71,8 +71,10 @@ def main() -> int:
     questions = predicted(sweep, options.system, options.software)
     lines = [*nearness(questions), *choices(questions)]
     if options.as_json:
-        figures = {f"choice.{line['figure']}": {"value": line["value"], "unit": line["unit"],
-                                                "goal": line["goal"]} for line in lines}  # fmt: skip
+        figures = {
+            f"choice.{line['figure']}": {key: line[key] for key in ("value", "unit", "goal")}
+            for line in lines
+        }
         print(json.dumps({"figures": figures, "rows": regrets(questions)}, indent=1))
         return 0
     for line in lines:
@@ -118,7 +120,8 @@ def nearness(questions: dict[Any, list[Plan]]) -> list[dict[str, Any]]:
             for key, plans in questions.items()
             if any(plan.ran and plan.degree("pp") == 1 for plan in plans)}  # fmt: skip
     near = [plan for key, plans in questions.items() for plan in plans
-            if plan.ran and plan.degree("pp") == 1 and plan.measured <= NEAR * best[key]]  # fmt: skip
+            if plan.ran and plan.degree("pp") == 1
+            and plan.measured <= NEAR * best[key]]  # fmt: skip
     of_memory = np.array([abs(plan.allocated / plan.memory - 1) for plan in ran])
     inside = np.mean([plan.low <= plan.measured <= plan.high for plan in alone])
     width = np.median([(plan.high - plan.low) / plan.seconds for plan in alone])
@@ -161,7 +164,8 @@ def choices(questions: dict[Any, list[Plan]]) -> list[dict[str, Any]]:
     for kind, (_, of_regret, of_tau) in KINDS.items():
         answers = [line for line in regrets(questions) if line["kind"] == kind]
         columns = {name: 100 * np.array([answer[name] for answer in answers])
-                   for name in ("first", "three", "chance", "thumb", "guidance", "behind")}  # fmt: skip
+                   for name in ("first", "three", "chance", "thumb", "guidance",
+                                "behind")}  # fmt: skip
         lines += [
             _line(f"{kind}: questions", len(answers)),
             _line(f"{kind}: regret, median", np.median(columns["first"]), "%", of_regret),

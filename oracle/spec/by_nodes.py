@@ -30,13 +30,17 @@ class ByNodes:
             hint = suggest(self.op, ALGORITHMS, "known")
             yield Clash("op", f"no operation is called `{self.op}`", hint)
         if self.nodes < 2:
-            yield Clash("nodes", "what one node gives says nothing of the way out of it", "2 or more")
+            yield Clash(
+                "nodes", "what one node gives says nothing of the way out of it", "2 or more"
+            )
         for name in ("bandwidth", "size"):
             if not getattr(self, name) > 0:
                 yield Clash(name, f"a {name} of 0 is no measurement", "more than 0")
+        if self.size > 0 and self.beside >= 0.5 * self.size / max(self.bandwidth, 1.0):
+            yield Clash("beside", "most of the call was no message", "a message of more bytes")
         if (self.low is None) != (self.high is None):
             yield Clash("low", "a spread has two ends", "low: … and high: …, or neither")
-        elif self.low is not None and self.high is not None:
-            if not 0 < self.low <= self.bandwidth <= self.high:
-                yield Clash("low", "the median lies between the 5th and the 95th percentile",
-                            "low ≤ bandwidth ≤ high, low more than 0")  # fmt: skip
+        low, high = self.low or self.bandwidth, self.high or self.bandwidth
+        if not 0 < low <= self.bandwidth <= high:
+            yield Clash("low", "the median lies between the 5th and the 95th percentile",
+                        "low ≤ bandwidth ≤ high, low more than 0")  # fmt: skip

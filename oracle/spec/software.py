@@ -85,11 +85,9 @@ class Gradients:
     # of what is sent at once; `~`: everything is
     pieces: Pieces | None = Pieces(bytes=Formula.of("25e6"))
     overlap: Literal["none", "backward"] = "backward"  # what hides them
-    # where the optimizer's state is sharded (ZeRO-1): each rank is sent its part, as gradients of
-    # replicas are; or all are added up on every rank, after the backward pass
+    # at ZeRO-1: each rank is sent its part; or all has every sum, after the backward pass
     sharded: Literal["scattered", "whole"] = "scattered"
-    # bytes a weight of flat copies that stay, where several replicas add gradients up unsharded
-    flat: Ratio = 0.0
+    flat: Ratio = 0.0  # bytes a weight of copies that stay, where replicas add up whole gradients
     passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
     cycle: Seconds = 0.0  # between two looks at what is ready
     # small allreduces among hosts by which ranks agree, at each look, on what all have ready
@@ -159,8 +157,7 @@ class TensorMessages:
     backward_column_gather: Under = "data"  # its input once more
     backward_column_reduce: Under = "weight"  # gradients of its input, after it
     shown: Fraction = 0.25  # of a pipelined message, its first or last piece
-    # whether what a pass scatters stays until its stream has sent it, the host a pass ahead
-    lingers: bool = False
+    lingers: bool = False  # what a pass scatters stays until it was sent, the host a pass ahead
     gather: Width | dict[str, Width] = "compute"  # as activations are sent to be gathered
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
@@ -200,8 +197,7 @@ class Borders:
 
     scattered: bool = True  # each tensor rank sends a part, gathered on the other side
     overlap: Literal["none", "interleaved", "all"] = "none"  # schedules that send beside work
-    # how `cuts=even` deals blocks: as many to each chunk, or by what their products cost, in order
-    cuts: Literal["even", "cost"] = "even"
+    cuts: Literal["even", "cost"] = "even"  # how `cuts=even` deals: as many, or by their products
     held: bool = False  # what was sent stays until its gradient is there; else until it arrived
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})

@@ -90,10 +90,12 @@ def slowdown_of(
              for at, point in zip(median, alike, strict=True)]  # fmt: skip
     counts = [log(point.nodes) for point in alike]
     like_nodes = nodes * ranks / _ranks(system, nearest)  # of a group with as many ranks in each
-    at_nodes = (exp(np.interp(log(like_nodes), counts, np.log(times))) for times in (median, best, worst))
+    at_nodes = [exp(np.interp(log(like_nodes), counts, np.log(times)))
+                for times in (median, best, worst)]  # fmt: skip
     inside = alike[0].nodes <= like_nodes <= alike[-1].nodes
     sizes = [point.size for point in alike]
-    return Slowdown(*at_nodes, beyond, (min(sizes), max(sizes)), inside and not beyond)
+    at, fast, slow = at_nodes
+    return Slowdown(at, fast, slow, beyond, (min(sizes), max(sizes)), inside and not beyond)
 
 
 def _points(level: Level, op: str) -> tuple[list[ByNodes], float]:

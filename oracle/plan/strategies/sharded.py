@@ -83,10 +83,11 @@ def exchange(
     """What devices with the same weights say to each other, at each stage of sharding.
 
     Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
-    the new weights: the same bytes; a software may have all gradients `whole` at stage 1. Stage 3 gathers each unit's weights before either pass of
-    every micro-batch. From stage 2 on nobody has room for whole gradients, so those of each
-    micro-batch are scattered when they are there. `plain` is what the allreduce of stage 0 sends
-    of the gradients' bytes; `fewer` what stage 3 says in fewer bytes.
+    the new weights: the same bytes; a software may add up `whole` ones at stage 1. Stage 3 gathers
+    each unit's weights before either pass of every micro-batch. From stage 2 on nobody has room
+    for whole gradients, so those of each micro-batch are scattered when they are there. `plain` is
+    what the allreduce of stage 0 sends of the gradients' bytes; `fewer` what stage 3 says in fewer
+    bytes.
     """
     stage, learned = np.asarray(zero), w * shard.model.trained
     sent, gathered, new = learned * shard.wire, w * shard.gathered, learned * shard.gathered
