@@ -48,11 +48,11 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     return np.asarray(cuts)
 
 
-def cuts_by_cost(model: Model, chunks: int) -> Array | None:
-    """Units dealt in order: each chunk takes them until its share of all products is passed.
+def dealt_by_cost(model: Model, chunks: int) -> list[int]:
+    """The unit that begins each chunk; fewer where units run out before chunks do.
 
-    The unit that passes it is the chunk's last, so later chunks have less. Nothing where units
-    run out before chunks do.
+    Each chunk takes units in order until its share of all products is passed. The unit that passes
+    it is the chunk's last, so later chunks have less.
     """
     counts, _ = model.units
     passed = np.cumsum(counts @ (model.mac * model.weighted))
@@ -61,7 +61,13 @@ def cuts_by_cost(model: Model, chunks: int) -> Array | None:
     for unit, cost in enumerate(passed[:-1], start=1):
         if len(edges) < chunks and cost > shares[len(edges) - 1] * (1 + TIE):
             edges.append(unit)
-    return np.array([*edges, len(passed)]) if len(edges) == chunks else None
+    return edges
+
+
+def cuts_by_cost(model: Model, chunks: int) -> Array | None:
+    """Units dealt by cost; nothing where a chunk is left without any."""
+    edges = dealt_by_cost(model, chunks)
+    return np.array([*edges, len(model.units[0])]) if len(edges) == chunks else None
 
 
 @lru_cache(1024)

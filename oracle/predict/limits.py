@@ -13,7 +13,7 @@ import numpy as np
 
 from oracle.models.model import Model
 from oracle.plan import curvature, launchable
-from oracle.plan.cuts import cuts_by_cost
+from oracle.plan.cuts import dealt_by_cost
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Rule
 from oracle.predict.memory import Held
@@ -39,11 +39,11 @@ def rules_of(plan: Plan, model: Model, options: Options) -> list[Rule]:
 
 
 def _dealt_by_cost(plan: Plan, model: Model) -> Rule:
-    """What is dealt by cost leaves no chunk without a layer."""
+    """What is dealt by cost leaves no chunk without a block; casting logits is one more block."""
     pipeline = plan.axis("pipeline")
     chunks = np.broadcast_to(pipeline.degree * pipeline.interleave, (len(plan), 1))
     empty = [count for count in np.unique(chunks)
-             if count > 1 and cuts_by_cost(model, int(count)) is None]  # fmt: skip
+             if len(dealt_by_cost(model, int(count))) + 1 < count]  # fmt: skip
     says = "layers dealt by cost leave a stage without any: fewer stages, or `cuts=balanced`"
     return Rule.never(np.isin(chunks, empty) & (np.asarray(pipeline.cuts) == 0), says)
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 # bytes of a number: as wide as activations are, or of its own
 Width = Literal["compute", "fp32", "bf16", "fp16", "fp8"]
 WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
-# what a message of a row hides under: nothing, a gradient of the same row, or its own product
-# piece by piece
+# what a message of a row hides under: nothing, a gradient of that row, or its own product in pieces
 Under = Literal["none", "data", "weight", "pipelined"]
 Ahead = Literal["none", "pipelined"]  # of a forward pass, whose rows have one product each
 
@@ -90,10 +89,9 @@ class Gradients:
     flat: Ratio = 0.0  # bytes a weight of copies that stay, where replicas add up whole gradients
     passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
     cycle: Seconds = 0.0  # between two looks at what is ready
-    # small allreduces among hosts by which ranks agree, at each look, on what all have ready
-    negotiations: Whole = 0
-    # bytes a second that the processes of workers and parameter servers copy: of one connection,
-    # and of all that one process has; `~`: as fast as the network is
+    negotiations: Whole = 0  # small allreduces of hosts, at each look, on what all have ready
+    # bytes a second that processes of parameter servers and workers copy: of one connection, and of
+    # all that one has; `~`: as fast as the network
     connection: BytesPerSecond | None = None
     process: BytesPerSecond | None = None
     # bytes of gradients a second among which a device finds the largest; `~`: in passes over them
@@ -176,8 +174,7 @@ class ExpertMessages:
 
     out: Width | dict[str, Width] = "compute"  # on their way, and gradients of what came back
     back: Width | dict[str, Width] = "compute"  # as they come back, and gradients of what went out
-    # what hides them: the passes of another micro-batch, where one runs forward beside one back
-    overlap: Literal["none", "pass"] = "none"
+    overlap: Literal["none", "pass"] = "none"  # what hides them: passes of another micro-batch
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -211,10 +208,10 @@ class Borders:
 class Beside:
     """What becomes of state that lies beside the device, in its host's memory."""
 
-    # where gradients of micro-batches are added up: they stay until the update, or leave each time
+    # where micro-batches' gradients are added up: they stay until the update, or leave each time
     sums: Literal["device", "host"] = "host"
-    # what chooses for itself what becomes of its activations: whole units of a model alone, or,
-    # where these have no room, parts of them too, and inputs of what is made again
+    # what chooses what becomes of its activations: whole units of a model alone, or, where these
+    # have no room, parts of them too, and inputs of what is made again
     units: Literal["whole", "parts"] = "parts"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
@@ -224,18 +221,17 @@ class Beside:
 class State:
     """Widths of what training keeps for each weight, and what the update adds to its passes."""
 
-    # as they are kept between steps, or sharded; by precision, if it differs
+    # as they stay between steps, or sharded; by precision, if it differs
     weights: Width | dict[str, Width] = "compute"
-    # bytes a weight that the update takes for itself, of the share whose state is here: gradients
-    # cast up, flattened
+    # bytes a weight that the update takes of the share whose state is here: gradients cast up
     step: Ratio | dict[str, Ratio] = 0.0
     # beside weights of 16 bits; none, where those that are kept are masters themselves
     masters: Literal["compute", "fp32", "bf16", "fp16", "none"] = "fp32"
     moments: Width = "fp32"  # each of the optimizer's numbers
     # further bytes of each gradient: flat copies, 16-bit originals
     beside: Ratio | dict[str, Ratio] = 0.0
-    # bytes of mixed precision a weight: gradients cast up (6) where they were not added up in fp32,
-    # unscaled (8) where they were scaled, weights cast down (6); by precision, if it differs
+    # bytes of mixed precision a weight: gradients cast up (6) where not added up in fp32, unscaled
+    # (8) where scaled, weights cast down (6); by precision, if it differs
     casts: Ratio | dict[str, Ratio] = field(default_factory=lambda: {"fp16": 14.0, "other": 6.0})
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
@@ -291,8 +287,7 @@ class Host:
     unit: Seconds = 0.0  # beside, for each message that brings or takes a unit of the model
     around: Ratio = 60.0  # kernels around each micro-batch: fetching it, scaling its loss
     graphs: Literal["none", "iteration"] = "none"  # what is launched as one
-    # whether what is not tokens is read and decoded ahead of any device; or nobody knows
-    reader: Literal["open", "ahead"] = "open"
+    reader: Literal["open", "ahead"] = "open"  # of what is no tokens: decoded ahead, or unknown
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
     times: float = field(default=1.0, metadata={"hidden": True})  # as long, in logged runs

@@ -1,6 +1,6 @@
 """Lines as slow as a level was measured to make them, by the nodes that a message spans.
 
-    φ(n) = measured / modelled seconds of the same operation on n nodes, alone       [kahira2021]
+    φ(n) = measured / modelled seconds of a byte of the same operation on n nodes    [kahira2021]
 
 Networks of many nodes give less than their sheets say, the less the more nodes talk, and not
 always as much. Between the numbers of nodes that were measured log φ runs straight on log n;
@@ -83,7 +83,7 @@ def slowdown_of(
     nearest = min(points, key=lambda point: abs(log(_ranks(system, point) / ranks)))
     alike = sorted((point for point in points if _ranks(system, point) == _ranks(system, nearest)),
                    key=lambda point: point.nodes)  # fmt: skip
-    median = [_seconds(system, point) / _modelled(system, level, point, model) for point in alike]
+    median = [_times(system, level, point, model) for point in alike]
     best = [at * point.bandwidth / (point.high or point.bandwidth)
             for at, point in zip(median, alike, strict=True)]  # fmt: skip
     worst = [at * point.bandwidth / (point.low or point.bandwidth)
@@ -118,16 +118,22 @@ def _seconds(system: System, point: ByNodes) -> float:
     return PASSES.get(point.op, 1.0) * parts * point.size / point.bandwidth - point.beside
 
 
-def _modelled(system: System, level: Level, point: ByNodes, model: Model) -> float:
-    """Return what the same call takes where nobody else talks, by the model, remembered."""
-    known, key = cache_of(system), ("by nodes", level.name, point)
-    place: Key = key
-    if place not in known:
+def _times(system: System, level: Level, point: ByNodes, model: Model) -> float:
+    """Return how many times as long a byte takes as modelled where nobody else talks, remembered.
+
+    So that the fastest line of the model takes what was measured: start + φ per_byte m.
+    """
+    known = cache_of(system)
+    key: Key = ("by nodes", level.name, point)
+    if key not in known:
         ranks = _ranks(system, point)
         numbers = np.arange(point.nodes * ranks)
         device = None if ranks == system.node else numbers // ranks * system.node + numbers % ranks
         groups = RankGroups(((len(numbers), 1),), len(numbers), device)
-        known[place] = min(line.start + line.per_byte * point.size
-                           for line in model(system, point.op, groups))  # fmt: skip
-    seconds: float = known[place]
-    return seconds
+        measured = _seconds(system, point)
+        known[key] = max(
+            max(measured - line.start, 0.5 * measured) / (line.per_byte * point.size)
+            for line in model(system, point.op, groups)
+        )
+    times: float = known[key]
+    return times
