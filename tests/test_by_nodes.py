@@ -130,3 +130,15 @@ def test_a_plan_alone_is_as_in_a_table_under_nanotron() -> None:
         alone = oracle.estimate(LLAMA, "aws-p5", plan, 256, any_plan=True, **kinds)
         assert alone.memory[0] == pytest.approx(together.memory[row])
         assert alone.seconds[0] == pytest.approx(together.seconds[row])
+
+
+def test_explain_says_how_much_the_network_varies() -> None:
+    def varying(system: str) -> list[str]:
+        found = oracle.explain(plan="data:128", model=LLAMA, system=system, batch=256,
+                               precision="bf16", software="nanotron", optimizer="adam")  # fmt: skip
+        return [limit["words"] for limit in found.to_dict()["limits"]
+                if limit["factor"] == "network varies"]  # fmt: skip
+
+    (line,) = varying("aws-p5")  # 188.42 by 84.74, 84.74 by 31.34 GB/s
+    assert f"{84.74 / 188.42:.2g} to {84.74 / 31.34:.2g} × as long" in line
+    assert not varying("eos")
