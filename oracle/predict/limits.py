@@ -1,6 +1,7 @@
 """What a plan may not exceed: the rules of its strategies, the devices there are, their memory.
 
-It names `on`, whose partitions must be those of the system.
+It names `on`, whose partitions must be those of the system, and the `pipeline`, which a software
+may deal so that a stage is left without layers.
 """
 
 from __future__ import annotations

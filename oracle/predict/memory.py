@@ -4,8 +4,9 @@
 
 Activations are what the backward pass wants, kept from the forward pass until it is used: a
 tensor once, whoever wants it (`oracle.predict.alive`). `oracle.predict.allocation` plays the same
-in time, tensor by tensor. It names `data`, whose gradients are in buckets.
-The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021, Table III].
+in time, tensor by tensor. It names `data`, whose gradients are in buckets, and `tensor`, where
+what a pass scatters may stay until it was sent. The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the
+*ideal* form [kahira2021, Table III].
 """
 
 from __future__ import annotations
