@@ -51,6 +51,12 @@ class Plan:
     def ran(self) -> bool:
         return bool(np.isfinite(self.measured))
 
+    @property
+    def micro(self) -> int:
+        """Samples of a micro-batch."""
+        batch, data, pieces = (self.degree(name) for name in ("global_batch", "dp", "accumulate"))
+        return batch // (data * pieces)
+
     def degree(self, name: str) -> int:
         return number(self.row, name)
 
@@ -215,13 +221,13 @@ def _least(plans: list[Plan], rank: Callable[[Plan], tuple[float, ...]]) -> int:
 
 
 def _by_thumb(plan: Plan) -> tuple[float, ...]:
-    return plan.degree("tp"), plan.degree("pp"), -plan.degree("micro_batch"), plan.degree("zero")
+    return plan.degree("tp"), plan.degree("pp"), -plan.micro, plan.degree("zero")
 
 
 def _by_guidance(plan: Plan) -> tuple[float, ...]:
     across = plan.degree("tp") > nanotron.DEVICES_PER_NODE
     return (across, plan.degree("pp") * plan.degree("tp"), plan.degree("pp"),
-            -plan.degree("zero"), -plan.degree("micro_batch"))  # fmt: skip
+            -plan.degree("zero"), -plan.micro)  # fmt: skip
 
 
 if __name__ == "__main__":
