@@ -84,10 +84,10 @@ def small(pattern: str, found: list[Row]) -> str:
 
 def written(kept: list[Row], columns: list[str]) -> str:
     """These columns as CSV, with the source of each row, or in line one where it is one for all."""
-    sources = {row["source"] for row in kept}
+    sources = {row.get("source", "") for row in kept}
     out = io.StringIO()
     if len(sources) == 1:
-        out.write(f"# {sources.pop()}\n")
+        out.write("".join(f"# {source}\n" for source in sources if source))
         columns = [key for key in columns if key != "source"]
     table = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     table.writeheader()

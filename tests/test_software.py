@@ -24,8 +24,9 @@ from oracle.plan.strategies import strategies
 from oracle.spec import catalogue
 from oracle.spec.document import SpecError
 from oracle.spec.formula import NAMES, Formula
+from oracle.spec.gradients import Pieces
 from oracle.spec.schema import fields_of
-from oracle.spec.software import PLAIN, Pieces, Software
+from oracle.spec.software import PLAIN, Software
 
 SHIPPED = list(catalogue.shipped("software"))
 DEVICE = cast("dict[str, Any]", SYSTEM["device"])
@@ -128,6 +129,8 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "exchange.wire": (REPLICAS, {}),
     "exchange.pieces": (REPLICAS, {"exchange": {"overlap": "backward"}}),
     "exchange.overlap": (REPLICAS, {"exchange": {"pieces": Pieces(bytes=Formula.of("1e6"))}}),
+    "exchange.sharded": (ZERO_1, {}),
+    "exchange.flat": (REPLICAS, {}),
     "exchange.passes": (REPLICAS, {}),
     "exchange.cycle": (REPLICAS, {"exchange": {"overlap": "backward"}}),
     "exchange.negotiations": (REPLICAS, {"exchange": {"overlap": "backward"}}),
@@ -143,6 +146,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "tensor.backward_row": (RANKS, {}),
     "tensor.backward_column_gather": (RANKS, {}),
     "tensor.backward_column_reduce": (RANKS, {}),
+    "tensor.lingers": (RANKS, {}),
     "tensor.shown": (RANKS, {"tensor": {"forward_row": "pipelined"}}),
     "tensor.gather": (EIGHT_RANKS, {}),
     "context": ((DENSE, "context:4", 8, "bf16"), {}),
@@ -155,6 +159,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "experts.overlap": (DEALT, {}),
     "borders.scattered": (STAGES, {}),
     "borders.overlap": (STAGES, {}),
+    "borders.cuts": (STAGES, {}),
     "borders.held": ((STAGES[0], f"{STAGES[1]} recompute:full", *STAGES[2:]), {}),
     "offload.sums": ((MATRIX[0], "data:4,zero=1,accumulate=4 offload:optimizer", *MATRIX[2:]), {}),
     "offload.units": (("resnet50", "serial offload:activations", 3584, "fp32"), {}),
@@ -171,6 +176,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "state.slack": (REPLICAS, {}),
     "kernels.attention": (REPLICAS, {}),
     "kernels.fused": (REPLICAS, {}),
+    "kernels.written": (REPLICAS, {"kernels": {"fused": False}}),
     "kernels.loss": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.grouped": ((MIXTURE, "data:4", 64, "bf16"), {"host": {"graphs": "none"}}),
     "kernels.experts": ((MIXTURE, "data:4", 64, "bf16"), {}),

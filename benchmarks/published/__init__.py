@@ -2,14 +2,15 @@
 
 A table is one function that reads a CSV and yields cases; nothing here is fitted, and no row
 carries a constant of its own. What ran a table is said once, with its source: `table` is what a
-case, a table and a software are, `megatron`, `deepseek`, `bloom`, `nemo`, `pytorch`, `pictures`,
-`science`, `tpu` and `vision` read; `networks` are families of one shape.
+case, a table and a software are, `megatron`, `deepseek`, `bloom`, `nanotron`, `nemo`, `pytorch`,
+`pictures`, `science`, `tpu` and `vision` read; `networks` are families of one shape.
 """
 
 from benchmarks.published import (
     bloom,
     deepseek,
     megatron,
+    nanotron,
     nemo,
     pictures,
     pytorch,
@@ -20,6 +21,6 @@ from benchmarks.published import (
 from benchmarks.published.table import CARRIED, RUNS, TABLES, Case, Row, Table, number, rows, tables
 
 __all__ = [
-    "CARRIED", "RUNS", "TABLES", "Case", "Row", "Table", "bloom", "deepseek", "megatron", "nemo",
-    "number", "pictures", "pytorch", "rows", "science", "tables", "tpu", "vision",
+    "CARRIED", "RUNS", "TABLES", "Case", "Row", "Table", "bloom", "deepseek", "megatron", "nanotron",
+    "nemo", "number", "pictures", "pytorch", "rows", "science", "tables", "tpu", "vision",
 ]  # fmt: skip

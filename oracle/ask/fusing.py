@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from oracle.models.model import Model
 from oracle.predict.estimate import estimate
 from oracle.spec.formula import Formula
+from oracle.spec.gradients import Pieces
 from oracle.spec.options import Options
-from oracle.spec.software import Pieces
 from oracle.spec.system import System
 
 SIZES = tuple(2.0**k for k in range(18, 31))  # 256 KiB to 1 GiB

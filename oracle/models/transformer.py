@@ -208,7 +208,8 @@ class _Run:
             kernels.loss == "one_kernel" and block.fused is None and block.fused_loss is None
         )
         self.bias = not gated if block.bias is None else block.bias
-        self.norm = Norm(op=block.norm or ("rms" if gated else "layer"), fused=self.fused)
+        self.written = self.fused or kernels.written
+        self.norm = Norm(op=block.norm or ("rms" if gated else "layer"), fused=self.written)
         self.positions = block.positions or ("rotary" if gated else "learned")
 
     def layer(self, sees_all: bool, mixed: bool) -> list[Layer]:
@@ -240,7 +241,7 @@ class _Run:
             self.positions == "rotary", flash, block.dropout,
             None if sees_all else block.window, None if sees_all else block.chunk,
             block.documents, block.sinks, block.qk_norm, self.fused, version, kernels.repeated,
-            kernels.strided, kernels.packed, name="attention",
+            kernels.strided, kernels.packed, self.written, name="attention",
         )  # fmt: skip
 
     def mlp(self, mixed: bool) -> Layer:

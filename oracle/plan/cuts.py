@@ -23,6 +23,7 @@ LOADS = (
     ((0.5, 0.0, 0.5), 0.0), ((0.0, 0.0, 1.0), 0.0), ((0.0, 0.0, 1.0), 8.0),
 )  # fmt: skip
 PASSES = 6  # times that a tensor is read or written in an iteration, two of them ahead
+TIE = 1e-9  # relative, below which two costs are one
 FEW = 512  # ways to cut a model that is no chain, up to which all of them are tried
 NEAR = 256  # ways that are a unit off, up to which all of those are
 # Multiply-accumulates of a kernel that take as long as an element that it moves, shares of kernels
@@ -45,6 +46,28 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     cuts = np.array([0, *blocks[np.cumsum(shares) - 1]])
     cuts[0], cuts[-1] = 0, len(ends)
     return np.asarray(cuts)
+
+
+def dealt_by_cost(model: Model, chunks: int) -> list[int]:
+    """The unit that begins each chunk; fewer where units run out before chunks do.
+
+    Each chunk takes units in order until its share of all products is passed. The unit that passes
+    it is the chunk's last, so later chunks have less.
+    """
+    counts, _ = model.units
+    passed = np.cumsum(counts @ (model.mac * model.weighted))
+    shares = passed[-1] * np.arange(1, chunks + 1) / chunks
+    edges = [0]
+    for unit, cost in enumerate(passed[:-1], start=1):
+        if len(edges) < chunks and cost > shares[len(edges) - 1] * (1 + TIE):
+            edges.append(unit)
+    return edges
+
+
+def cuts_by_cost(model: Model, chunks: int) -> Array | None:
+    """Units dealt by cost; nothing where a chunk is left without any."""
+    edges = dealt_by_cost(model, chunks)
+    return np.array([*edges, len(model.units[0])]) if len(edges) == chunks else None
 
 
 @lru_cache(1024)

@@ -62,6 +62,8 @@ class Priced:
     # (plans,) whether logged runs told of it, and whether it goes between nodes
     logged: Array = field(default_factory=lambda: np.zeros(1, bool))
     between: Array = field(default_factory=lambda: np.zeros(1, bool))
+    # (plans,) whether its network has good and bad moments, which all its messages share
+    varies: Array = field(default_factory=lambda: np.zeros(1, bool))
 
     @cached_property
     def nbytes(self) -> Array:
@@ -93,8 +95,8 @@ class Priced:
 
     @property
     def covered(self) -> Array:
-        """(plans,) whether its price was fitted to measurements, at whatever size."""
-        return np.isin(np.array([*self.origins, ""])[self.best], MEASURED)
+        """(plans,) whether its price was fitted to measurements, and errs by itself."""
+        return np.isin(np.array([*self.origins, ""])[self.best], MEASURED) & ~self.varies
 
     def pattern(self, plan: int) -> tuple[Any, int]:
         """The groups that send it under one plan, and the number of devices in all."""
@@ -319,7 +321,7 @@ def price(
         exposed, left,
         spread(chosen.phi), spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough),
         longer, chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
-        spread(logged), spread(between),
+        spread(logged), spread(between), spread(chosen.short > 0),
     )  # fmt: skip
 
 

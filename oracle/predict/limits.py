@@ -1,6 +1,7 @@
 """What a plan may not exceed: the rules of its strategies, the devices there are, their memory.
 
-It names `on`, whose partitions must be those of the system.
+It names `on`, whose partitions must be those of the system, and the `pipeline`, which a software
+may deal so that a stage is left without layers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from oracle.models.model import Model
 from oracle.plan import curvature, launchable
+from oracle.plan.cuts import dealt_by_cost
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Rule
 from oracle.predict.memory import Held
@@ -30,9 +32,21 @@ def rules_of(plan: Plan, model: Model, options: Options) -> list[Rule]:
     rules = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, axes)]
     if options.optimizer == "kfac":
         rules += curvature.rules(plan)
+    if options.software.borders.cuts == "cost" and not options.ideal:
+        rules.append(_dealt_by_cost(plan, model))
     if not (options.any_plan or options.ideal):
         rules += launchable.rules(options.software, model, plan)
     return rules
+
+
+def _dealt_by_cost(plan: Plan, model: Model) -> Rule:
+    """What is dealt by cost leaves no chunk without a block; casting logits is one more block."""
+    pipeline = plan.axis("pipeline")
+    chunks = np.broadcast_to(pipeline.degree * pipeline.interleave, (len(plan), 1))
+    empty = [count for count in np.unique(chunks)
+             if len(dealt_by_cost(model, int(count))) + 1 < count]  # fmt: skip
+    says = "layers dealt by cost leave a stage without any: fewer stages, or `cuts=balanced`"
+    return Rule.never(np.isin(chunks, empty) & (np.asarray(pipeline.cuts) == 0), says)
 
 
 def placed(plan: Plan, system: System) -> list[Rule]:

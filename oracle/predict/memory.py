@@ -4,8 +4,8 @@
 
 Activations are what the backward pass wants, kept from the forward pass until it is used: a
 tensor once, whoever wants it (`oracle.predict.alive`). `oracle.predict.allocation` plays the same
-in time, tensor by tensor. It names `data` and
-`expert`, whose gradients and tokens have buffers.
+in time, tensor by tensor. It names `data`, whose gradients are in buckets, `expert`, whose tokens
+have buffers, and `tensor`, where what a pass scatters may stay until it was sent.
 The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021, Table III].
 """
 
@@ -165,6 +165,11 @@ def standing(load: Workload, options: Options) -> Standing:
         + encoding.rest_bytes(load, options),
         "optimizer": load.weights_of("stated", shard.slots) * state_here,
     }
+    if software.exchange.flat:
+        agree = (np.asarray(state.parts) > 1) & (np.asarray(state.zero) == 0)
+        fixed["gradients"] = fixed["gradients"] + (
+            software.exchange.flat * load.total(shard.learned) * agree
+        )
     if software.convolution.shared and (every := load.times.workspace) is not None:
         fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if software.experts.dispatcher == "hybridep" and load.plan.axis("expert").wide:
@@ -182,6 +187,8 @@ def standing(load: Workload, options: Options) -> Standing:
     scattered = min(software.exchange.buffer(precision), software.exchange.sent(precision))
     buffers = ahead * _gathered(load, trained=True) * scattered + copies
     buffers = buffers + _buckets(load, options)
+    sent = _lingering(load)
+    buffers = buffers + sent
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
     late: Array = np.zeros((1, stages.devices))
@@ -189,7 +196,7 @@ def standing(load: Workload, options: Options) -> Standing:
         output_bytes, S = made_rows(shard, shard.model), np.asarray(shard.segments)
         late, back = map(load.kinds.spread, waiting(output_bytes, kept_rows(shard), S, stages))
         buffers = buffers + late + back
-    late = np.broadcast_to(late, buffers.shape)
+    late = np.broadcast_to(late + sent, buffers.shape)
     return Standing(
         fixed, gathered, buffers, copies + update_bytes, update_bytes, beside_bytes, late
     )
@@ -296,6 +303,18 @@ def _expert_buffers(load: Workload) -> Array:
     token_bytes = model.channels * (2 + 4 / 128) + 4 * experts
     group_bytes = (tokens * token_bytes * degree * (degree > 1))[:, columns]
     return load.kinds.spread(load.stages.largest(group_bytes, columns))
+
+
+def _lingering(load: Workload) -> Array:
+    """(plans, p): what a forward pass scatters, where the host frees it before it was sent."""
+    if not load.shard.software.tensor.lingers:
+        return np.zeros((1, 1))
+    shape = len(load.plan), len(load.shard.model)
+    scattered = np.zeros(shape)
+    for message in load.plan.axis("tensor").talk(load.shard):
+        if message.op == "reduce_scatter" and message.when == "forward":
+            scattered = scattered + message.nbytes * message.calls
+    return load.total(scattered)
 
 
 def _buckets(load: Workload, options: Options) -> Array:

@@ -348,7 +348,9 @@ def _message(part_messages: Sequence[Priced], mask: Flags) -> Priced:
         name: tuple(word for part_message in part_messages for word in getattr(part_message, name))
         for name in ("names", "full", "origins")
     }
-    every |= {name: leading(name) for name in ("phi", "rough", "outside", "logged", "between")}
+    every |= {
+        name: leading(name) for name in ("phi", "rough", "outside", "logged", "between", "varies")
+    }
     every |= {name: _slowest([getattr(part_message, name) for part_message in part_messages], mask)
             for name in ("calls", "seconds", "exposed", "longer", "ahead",
                          "ahead_calls")}  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 
 from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
-from oracle.plan.cuts import even_cuts, ways_to_cut
+from oracle.plan.cuts import cuts_by_cost, even_cuts, ways_to_cut
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.spec.options import Options
@@ -118,7 +118,8 @@ def ways_of(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, .
         return [(0, units)]
     if len(given_edges) == chunks + 1:
         return [tuple(given_edges)]
-    if not pipeline.cuts[0, 0] and (dealt := even_cuts(model, chunks)) is not None:
+    deal = cuts_by_cost if options.software.borders.cuts == "cost" else even_cuts
+    if not pipeline.cuts[0, 0] and (dealt := deal(model, chunks)) is not None:
         return [tuple(dealt.tolist())]
     if given_edges or options.ideal:
         return [(-1,) * (chunks + 1)]

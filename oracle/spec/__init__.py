@@ -11,6 +11,8 @@ convergence   epochs that a model takes to a target
 allocator     rules by which a device's memory is handed out
 kernel_choice which kernels a software runs, and how it keeps its tensors
 level         how one level of a system's network is joined
+by_nodes      what a level was measured to give by the nodes that a message spans
+gradients     how replicas agree on gradients and get weights back
 graphs/       networks of any shape: hosts, switches, links, and the files that say them
 hostlist      names of nodes as Slurm writes them
 seats         which device each rank of a job sits on

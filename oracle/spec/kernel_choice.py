@@ -29,6 +29,7 @@ class KernelChoice:
     # FlashAttention of 2022 or 2023, products through memory, or the fastest that there is
     attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
     fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
+    written: bool = False  # norms of tokens and rotations are one kernel each, whatever is fused
     # its gradient stands in the place of an fp32 copy of the logits, or beside it; or one kernel
     # reads the logits as they are
     loss: Literal["in_place", "beside", "one_kernel"] = "in_place"

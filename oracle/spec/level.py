@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Literal
 
+from oracle.spec.by_nodes import ByNodes
 from oracle.spec.document import suggest
 from oracle.spec.graphs import Graph
 from oracle.spec.schema import Between, Clash, Count
@@ -85,6 +86,8 @@ class Level:
     placement: Literal["", "aligned", "packed"] = ""
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
     share: Annotated[float, Between(0.01, 1)] | None = None
+    # the same by operation and by the number of nodes that a message spans; none: as links say
+    by_nodes: tuple[ByNodes, ...] = ()
 
     def check(self) -> Iterator[Clash]:
         yield from self._joined()

@@ -6,15 +6,15 @@ Groups of fields follow the path of an iteration; each has its source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oracle.spec.doubt import CHANGED, MEMORY
-from oracle.spec.formula import Formula, Value
+from oracle.spec.formula import Formula
+from oracle.spec.gradients import GATHER, GRADIENTS, Gather, Gradients
 from oracle.spec.kernel_choice import (
     CONVOLUTION,
     GRAPHED,
@@ -25,7 +25,7 @@ from oracle.spec.kernel_choice import (
 )
 from oracle.spec.precision import MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
-from oracle.spec.units import BytesPerSecond, Seconds
+from oracle.spec.units import Seconds
 from oracle.spec.widths import Width, bytes_of, number_of, width_of
 
 if TYPE_CHECKING:
@@ -35,104 +35,6 @@ if TYPE_CHECKING:
 # piece by piece
 Under = Literal["none", "data", "weight", "pipelined"]
 Ahead = Literal["none", "pipelined"]  # of a forward pass, whose rows have one product each
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Into what the gradients are cut on their way: messages of so many bytes or elements.
-
-    Or those of each unit of the model go by themselves, whatever their size.
-    """
-
-    bytes: Formula | None = None
-    elements: Formula | None = None
-    # what is cut: all of each stage; of the first, where others send each chunk whole; or nothing
-    # further, where units send theirs
-    of: Literal["stages", "first_stage", "units"] = "stages"
-
-    def check(self) -> Iterator[Clash]:
-        if self.of == "units" and (self.bytes or self.elements):
-            yield Clash("of", "units are as large as they are", "neither `bytes:` nor `elements:`")
-        elif self.of != "units" and (self.bytes is None) == (self.elements is None):
-            yield Clash("elements", "the size of a piece is said once",
-                        "`bytes:` or `elements:`, or `of: units`")  # fmt: skip
-        strange = self.size.names - {"data", "devices"}
-        for name in sorted(strange):
-            yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
-        if not strange:
-            some = np.array([1.0, 2.0, 1024.0])
-            if not np.all(np.asarray(self.size({"data": some, "devices": some})) >= 1):
-                yield Clash("elements", "a piece is no smaller than 1", "e.g. 25e6")
-
-    @property
-    def size(self) -> Formula:
-        """Of one piece, in bytes or in elements."""
-        return self.bytes or self.elements or Formula.of("1e30")
-
-
-@dataclass(frozen=True, slots=True)
-class Gradients:
-    """How gradients are added up and agreed on."""
-
-    gradients: Width | dict[str, Width] = "fp32"  # of the buffer; by precision, if it differs
-    wire: Width | None = "compute"  # as they are sent; `~`: as the buffer has them
-    # of what is sent at once; `~`: everything is
-    pieces: Pieces | None = Pieces(bytes=Formula.of("25e6"))
-    overlap: Literal["none", "backward"] = "backward"  # what hides them
-    passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
-    cycle: Seconds = 0.0  # between two looks at what is ready
-    # small allreduces among hosts by which ranks agree, at each look, on what all have ready
-    negotiations: Whole = 0
-    # bytes a second that the processes of workers and parameter servers copy: of one connection,
-    # and of all that one process has; `~`: as fast as the network is
-    connection: BytesPerSecond | None = None
-    process: BytesPerSecond | None = None
-    # bytes of gradients a second among which a device finds the largest; `~`: in passes over them
-    selection: BytesPerSecond | None = None
-    source: str = ""
-    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
-
-    def check(self) -> Iterator[Clash]:
-        yield from precisions(self.gradients, "gradients")
-
-    def buffer(self, precision: str) -> float:
-        """Bytes of a gradient where micro-batches' are added up."""
-        return bytes_of(width_of(self.gradients, precision), precision)
-
-    def sent(self, precision: str) -> float:
-        """Bytes of a gradient on its way."""
-        return self.buffer(precision) if self.wire is None else bytes_of(self.wire, precision)
-
-    @property
-    def by_unit(self) -> bool:
-        """Whether each unit of the model sends its own."""
-        return self.pieces is not None and self.pieces.of == "units"
-
-    def piece(self, width: float, plans: Mapping[str, Value]) -> NDArray[np.float64]:
-        """Bytes of a piece whose elements are so wide, of plans of these degrees."""
-        if self.pieces is None or self.by_unit:
-            return np.full(1, np.inf)
-        size = np.asarray(self.pieces.size(plans), float)
-        return size if self.pieces.elements is None else width * size
-
-
-@dataclass(frozen=True, slots=True)
-class Gather:
-    """How weights that are sharded come back."""
-
-    wire: Width | dict[str, Width] = "compute"  # as they are sent
-    overlap: Literal["none", "forward"] = "none"  # of renewed weights (ZeRO 1 and 2)
-    prefetch: Whole = 1  # units whose weights are gathered ahead of their use (ZeRO 3)
-    placed: bool = True  # and copied to where they are used; else they are gathered there
-    source: str = ""
-    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
-
-    def check(self) -> Iterator[Clash]:
-        yield from precisions(self.wire, "wire")
-
-    def sent(self, precision: str) -> float:
-        """Bytes of a weight on its way."""
-        return bytes_of(width_of(self.wire, precision), precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +50,7 @@ class TensorMessages:
     backward_column_gather: Under = "data"  # its input once more
     backward_column_reduce: Under = "weight"  # gradients of its input, after it
     shown: Fraction = 0.25  # of a pipelined message, its first or last piece
+    lingers: bool = False  # what a pass scatters stays until it was sent, the host a pass ahead
     gather: Width | dict[str, Width] = "compute"  # as activations are sent to be gathered
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
@@ -195,6 +98,7 @@ class Borders:
 
     scattered: bool = True  # each tensor rank sends a part, gathered on the other side
     overlap: Literal["none", "interleaved", "all"] = "none"  # schedules that send beside work
+    cuts: Literal["even", "cost"] = "even"  # how `cuts=even` deals: as many, or by their products
     held: bool = False  # what was sent stays until its gradient is there; else until it arrived
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
@@ -208,10 +112,10 @@ class Borders:
 class Beside:
     """What becomes of state that lies beside the device, in its host's memory."""
 
-    # where gradients of micro-batches are added up: they stay until the update, or leave each time
+    # where micro-batches' gradients are added up: they stay until the update, or leave each time
     sums: Literal["device", "host"] = "host"
-    # what chooses for itself what becomes of its activations: whole units of a model alone, or,
-    # where these have no room, parts of them too, and inputs of what is made again
+    # what chooses what becomes of its activations: whole units of a model alone, or, where these
+    # have no room, parts of them too, and inputs of what is made again
     units: Literal["whole", "parts"] = "parts"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
@@ -221,7 +125,7 @@ class Beside:
 class State:
     """Widths of what training keeps for each weight, and what the update adds to its passes."""
 
-    # as they are kept between steps, or sharded; by precision, if it differs
+    # as they stay between steps, or sharded; by precision, if it differs
     weights: Width | dict[str, Width] = "compute"
     # bytes a weight that the update takes for itself, where its state is: gradients cast up
     step: Ratio | dict[str, Ratio] = 0.0
@@ -230,8 +134,8 @@ class State:
     moments: Width = "fp32"  # each of the optimizer's numbers
     # further bytes of each gradient: flat copies, 16-bit originals
     beside: Ratio | dict[str, Ratio] = 0.0
-    # bytes of mixed precision a weight: gradients cast up (6) where they were not added up in fp32,
-    # unscaled (8) where they were scaled, weights cast down (6); by precision, if it differs
+    # bytes of mixed precision a weight: gradients cast up (6) where not added up in fp32, unscaled
+    # (8) where scaled, weights cast down (6); by precision, if it differs
     casts: Ratio | dict[str, Ratio] = field(default_factory=lambda: {"fp16": 14.0, "other": 6.0})
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
@@ -357,8 +261,8 @@ class Software:
     title: str = ""
     framework: str = ""
     version: str = ""
-    exchange: Gradients = Gradients()
-    gather: Gather = Gather()
+    exchange: Gradients = GRADIENTS
+    gather: Gather = GATHER
     tensor: TensorMessages = TensorMessages()
     context: Literal["beside", "exposed"] = "beside"  # keys and values, and attention to others
     experts: ExpertMessages = ExpertMessages()

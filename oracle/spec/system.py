@@ -313,6 +313,16 @@ class System:
             if level.link != "network":
                 what = f"`{level.name}` lies above a network, so it is one"
                 yield Clash(f"levels.{i}.link", what, "network, or nothing")
+        for i, level in enumerate(self.levels[: self.inside]):
+            if level.by_nodes:
+                what = f"`{level.name}` lies inside a node, so no message there spans several"
+                yield Clash(f"levels.{i}.by_nodes", what, "at a level between nodes")
+        for i, level in enumerate(self.levels[self.inside :], self.inside):
+            for j, point in enumerate(level.by_nodes):
+                if point.nodes * self.node > level.devices:
+                    joined = level.devices // self.node
+                    what = f"{point.nodes} nodes, but `{level.name}` joins {joined}"
+                    yield Clash(f"levels.{i}.by_nodes.{j}.nodes", what, "as many or fewer")
         if self.nodes and (clash := self._misnamed()):
             yield clash
         yield from self._parted()

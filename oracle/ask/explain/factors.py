@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from oracle.predict.exchange import Exchange
 from oracle.predict.limits import FULL
 from oracle.predict.offers import Lines
 from oracle.predict.sides import parts_of
+from oracle.spec.doubt import NINETY
 from oracle.spec.options import Options
 from oracle.spec.partitions import counterpart
 from oracle.spec.system import System
@@ -237,6 +239,7 @@ def _notes(
         yield Factor("congestion", 0.0, f"other jobs make messages {half:.3g} × as long at the "
                      f"median, {most:.3g} × at the 99th percentile, and the step up to "
                      f"{slower:.3g} × (in the interval only)")  # fmt: skip
+    yield from (Factor("network varies", 0.0, words) for words in _moments(shown))
     yield from (Factor("workload balance", 0.0, words) for words in of_stages(shown))
     for axis in plan.axes:
         degree = float(np.max(axis.degree))
@@ -245,6 +248,19 @@ def _notes(
             at = "; it is there" if 2 * degree > most else ""
             words = f"{axis.name}: {degree:.0f} of at most {most:.0f} ({axis.bound}){at}"
             yield Factor("number of devices", 0.0, words)
+
+
+def _moments(shown: Estimate) -> Iterator[str]:
+    """How much longer and shorter messages take, where the network was measured at many moments."""
+    work = shown.work[0]
+    for message, exchange in work.messages:
+        line = message.line(work.at)
+        if line is None or line.origin != "fitted" or not line.short:
+            continue
+        least = exp(-NINETY * line.uncertainty)
+        most = 1 + NINETY * (line.uncertainty + line.short)
+        yield (f"{message.what} among {exchange.group[work.row]:.0f} ranks: {least:.2g} to "
+               f"{most:.2g} × as long, nine times of ten (in the interval only)")  # fmt: skip
 
 
 def _crowded(shown: Estimate) -> tuple[float, float]:

@@ -100,6 +100,7 @@ class Attention(Layer):
     repeated: bool = False  # keys and values are copied, one for each head that asks them
     strided: bool = False  # the kernel takes q, k, v as they lie, makes what comes next wants
     packed: bool = True  # one matrix makes queries, keys and values; else each has its own
+    written: bool = False  # rotation as one kernel, whatever else is not
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "attention"
@@ -125,10 +126,11 @@ class Attention(Layer):
                       weights=2 * width, reads=(share, share), rereads=(share, 2 * share),
                       pieces=2, extra_kept=-float(kv_heads * width * tokens))  # fmt: skip
         if self.rotary:
-            turned = share * (2.0 if self.fused else 10.0)
+            one_kernel = self.fused or self.written
+            turned = share * (2.0 if one_kernel else 10.0)
             yield Row(f"{name}.rotary", "attention", "stream", packed, packed, role="heads",
                       reads=(0, turned), rereads=(0, turned),
-                      pieces=1 if self.fused else 4)  # fmt: skip
+                      pieces=1 if one_kernel else 4)  # fmt: skip
         scores = float(self.heads * tokens * keys)
         asked, copies = packed, self.heads // kv_heads if self.repeated else 1
         if copies > 1:  # keys and values are read, and written as often; queries stay

@@ -14,6 +14,7 @@ line           seconds of an operation by one algorithm: start + per_byte · m
 measured       lines from calibrated entries
 in_switch      lines of collectives that switches help with
 library        lines of a library's own model, times what logs say it is off by
+by_nodes       lines as slow as a level was measured to be, by the nodes that a message spans
 price          lines of every algorithm on offer; `alone` is the ideal without contention
 link_loads     load of every link, to look at
 in_words       what limits an operation, as a sentence

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
+from oracle.network.contention.by_nodes import slowed
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
 from oracle.network.contention.cost import Cost
 from oracle.network.contention.groups import (
@@ -133,6 +134,23 @@ def _lines(
     if known:
         yield from known
         return
+
+    def modelled(system: System, op: str, groups: RankGroups) -> Iterator[CostLine]:
+        return _modelled(system, op, groups, algorithm)
+
+    yield from modelled(system, op, groups) if library else slowed(system, op, groups, modelled)
+
+
+def _modelled(
+    system: System, op: str, groups: RankGroups, algorithm: str | None
+) -> Iterator[CostLine]:
+    """The library's lines, or the datasheet's, of groups that have the network to themselves."""
+    inner = groups.inner(closest_devices(system))
+    way, short = Way(system, groups, inner), SHORT[_way(system, groups)]
+    version = nccl.version_asked(algorithm)
+    asked = _asked(op, algorithm, groups.p, inner)
+    outside = spanning_level(system, groups) >= system.inside
+    library = algorithm == "nccl" or version is not None
     served = nccl.serves(system) or library
     reach = _reach(system, served)
     beside = tuple(_reach(one.system, served) for one in system.regions if one.system is not None)

@@ -83,10 +83,11 @@ def exchange(
     """What devices with the same weights say to each other, at each stage of sharding.
 
     Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
-    the new weights: the same bytes. Stage 3 gathers each unit's weights before either pass of
-    every micro-batch. From stage 2 on nobody has room for whole gradients, so those of each
-    micro-batch are scattered when they are there. `plain` is what the allreduce of stage 0 sends
-    of the gradients' bytes; `fewer` what stage 3 says in fewer bytes.
+    the new weights: the same bytes; a software may add up `whole` ones at stage 1. Stage 3 gathers
+    each unit's weights before either pass of every micro-batch. From stage 2 on nobody has room
+    for whole gradients, so those of each micro-batch are scattered when they are there. `plain` is
+    what the allreduce of stage 0 sends of the gradients' bytes; `fewer` what stage 3 says in fewer
+    bytes.
     """
     stage, learned = np.asarray(zero), w * shard.model.trained
     sent, gathered, new = learned * shard.wire, w * shard.gathered, learned * shard.gathered
@@ -99,6 +100,7 @@ def exchange(
         messages_sent += [Message(_named(axis, axes), "allreduce", sent * plain, (axis,),
                           (stage == 0) * 1.0, when="step") for axis in axes]  # fmt: skip
     nbytes = (stage >= 2) & (np.asarray(shard.segments) > 1)
+    whole = (stage == 1) & (exchange_spec.exchange.sharded == "whole") & (not shard.ideal)
     for prefix, rows, group in peers(shard, axes):
         buffer, weights, changed = sent * rows, gathered * rows, new * rows
         if not shard.ideal:
@@ -116,9 +118,12 @@ def exchange(
             messages_sent += fewer.from_neighbours(prefix, weights, stage, gathers_again)
             scattered = np.where(fewer.gradients, 0.0, buffer)
             twice, alone = fewer.gathered(weights, shard.gathered), 1.0 * (fewer.near <= 1)
+        if whole.any():
+            messages_sent.append(Message(f"{prefix}gradients whole", "allreduce", buffer, group,
+                                         whole * 1.0, when="step"))  # fmt: skip
         messages_sent += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", scattered, group,
-                    ((stage >= 1) & ~nbytes) * 1.0, when="step", hides=under),
+                    ((stage >= 1) & ~nbytes & ~whole) * 1.0, when="step", hides=under),
             Message(f"{prefix}gradients scattered each time", "reduce_scatter", scattered, group,
                     nbytes * 1.0, when="unit backward", hides=under),
             Message(f"{prefix}weights renewed", "allgather", changed, group,
