@@ -21,6 +21,7 @@ from benchmarks.published import (
 from benchmarks.published.table import CARRIED, RUNS, TABLES, Case, Row, Table, number, rows, tables
 
 __all__ = [
-    "CARRIED", "RUNS", "TABLES", "Case", "Row", "Table", "bloom", "deepseek", "megatron", "nanotron",
-    "nemo", "number", "pictures", "pytorch", "rows", "science", "tables", "tpu", "vision",
+    "CARRIED", "RUNS", "TABLES", "Case", "Row", "Table", "bloom", "deepseek", "megatron",
+    "nanotron", "nemo", "number", "pictures", "pytorch", "rows", "science", "tables", "tpu",
+    "vision",
 ]  # fmt: skip
