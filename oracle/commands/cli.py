@@ -174,7 +174,7 @@ def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[st
     asked = parser.parse_args(rest)
     in_order(asked, verb)
     changed(asked)
-    asked.repeated = partial(repeated, rest)
+    asked.repeated, asked.words = partial(repeated, rest), rest
     asked.origins = origins(parser, rest, set_elsewhere)
     asked.config = {
         key: {"value": one.text, "origin": one.origin}

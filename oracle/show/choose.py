@@ -14,7 +14,6 @@ from oracle.run.costs import price_source
 from oracle.run.limits import Limits, amount, words
 from oracle.run.target import Training
 from oracle.show.terminal import fit, wrapped
-from oracle.show.text import SCREEN
 from oracle.show.training import failures, paid
 from oracle.spec.units import number, several, show
 
@@ -22,6 +21,7 @@ SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
                "carbon": "least carbon", "cost": "fewest device-hours"}  # fmt: skip
 SPENT = {"cost": ("dev-hours", "device_hours"), "energy": ("kWh", "energy"),
          "carbon": ("kg CO₂", "carbon")}  # fmt: skip
+SCREEN = 24  # lines of the first one
 ROWS, MISSES, CHANGES = 6, 2, 3  # of each that a first screen has room for
 TABLE = 2  # lines of a table beside its rows
 
