@@ -144,3 +144,34 @@ def test_plans_are_said_as_a_colleague_would() -> None:
     assert plan_in_words("data:4 spatial:2x2") == "4 replicas × 4 parts of each sample"
     assert plan_in_words("not a plan") == "not a plan"
     assert legend(["pipeline:2 data:4", "data:8"]) == "PP pipeline stages, DP replicas"
+
+
+TRAP = ["qwen3-32b", "dgx-h100", "--plan", "data:16,zero=1 tensor:4,sequence=on", "--batch", "256"]
+
+
+def test_a_plan_that_fits_once_its_batch_is_cut_says_what_to_type(capsys: Any) -> None:
+    code, out, _ = told(capsys, "estimate", *TRAP)
+    assert code == 1
+    (plan,) = re.findall(r"--plan '(.*)'", out)
+    assert plan == "data:16,zero=1,accumulate=16 tensor:4,sequence=on"
+    assert "with smaller micro-batches it fits" in out
+    line = [plan if word == TRAP[3] else word for word in TRAP]
+    assert told(capsys, "estimate", *line)[0] == 0
+    fewer = [word.replace("=16", "=8") for word in line]
+    assert told(capsys, "estimate", *fewer)[0] == 1, "as few as make it fit"
+    hopeless = ["gpt3-175b", "dgx-a100", "--plan", "data:8", "--batch", "64"]
+    assert "micro-batches" not in told(capsys, "estimate", *hopeless)[1]
+
+
+def test_micro_batches_are_said_by_their_size(capsys: Any) -> None:
+    line = [word.replace("zero=1", "zero=1,micro=1") for word in TRAP]
+    code, out, _ = told(capsys, "estimate", *line)
+    assert code == 0
+    assert out.startswith("data:16,zero=1,accumulate=16 tensor:4,sequence=on on 64 devices")
+    code, _, err = told(capsys, "estimate", *[word.replace("micro=1", "micro=3") for word in line])
+    assert code == 2
+    assert "a batch of 256 cannot be cut into micro-batches of 3" in err
+    assert "a multiple of 48" in err
+    code, _, err = told(capsys, "estimate", *line[:-2], "--batch", "max")
+    assert code == 2
+    assert "`micro=` of a plan needs --batch B" in err

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from oracle.ask.explain.explanation import Explanation
+from oracle.ask.largest import cut_to_fit
 from oracle.kernels.provenance import MEASURED
 from oracle.plan.names import short_names
 from oracle.predict.estimate import Estimate
@@ -19,7 +20,7 @@ from oracle.show.partitions import table
 from oracle.show.placing import better
 from oracle.show.plan_words import plan_in_words, software_in_words
 from oracle.show.terminal import fit, width
-from oracle.show.text import estimate_text, interval, origins
+from oracle.show.text import cut_text, estimate_text, interval, origins
 from oracle.spec.units import show
 
 SCREEN = 25  # lines of the first one
@@ -52,6 +53,7 @@ def _plan(found: Explanation) -> list[str]:
     model, system, options = shown.model, shown.system, shown.options
     runs = "ideal assumptions" if options.ideal else software_in_words(options.software)
     text = f"{interval(shown, 0)} a step with "
+    cut = None if shown.feasible[0] else cut_to_fit(shown, 0)
     return [
         fit(text + plan_in_words(shown.plans[0], width() - len(text))),
         fit(f"  plan      {shown.plans[0]}", 12),
@@ -60,6 +62,7 @@ def _plan(found: Explanation) -> list[str]:
             f"{options.optimizer_text}, {runs}", 12),
         *(["  this plan cannot run:"] if shown.broken[0] else []),
         *(fit(f"    {why}", 6) for why in shown.broken[0][:2]),
+        *([] if cut is None else [cut_text(cut)]),
     ]  # fmt: skip
 
 

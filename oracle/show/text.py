@@ -1,7 +1,7 @@
 """Estimates as text: the first line answers, the rest says why.
 
-A figure carries a mark of where it comes from: `m` measured, `f` fitted to measurements,
-`d` datasheet, `a` assumed, `c` counted from shapes; `!` where it lies beyond what was measured.
+Behind a figure stands where it comes from: measured, fitted to measurements, a datasheet, assumed,
+counted from shapes, or extrapolated beyond what was measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ SUPERLATIVES = {
     "time": "fastest", "cost": "cheapest", "memory": "leanest", "money": "cheapest",
     "energy": "of\u00a0least\u00a0energy", "carbon": "of\u00a0least\u00a0carbon",
 }  # fmt: skip
-WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
 def training_lines(whole: Training | None, brief: bool = False) -> list[str]:
@@ -123,24 +122,11 @@ def source(shown: Estimate, row: int, part: str) -> dict[str, Any]:
 
 
 def mark(found: dict[str, Any]) -> str:
-    """One letter, and `!` where it lies beyond what was measured."""
+    """What a figure stands on, in a word; `extrapolated` where it lies beyond its measurements."""
     if not found:
         return "-"
     beyond = found["outside"] and found["origin"] in MEASURED
-    return str(found["origin"][0]) + "!" * beyond
-
-
-def marks(shown: Estimate, row: int) -> str:
-    """The marks of a plan's kernels, network and memory."""
-    found = [mark(source(shown, row, part)) for part in ("kernels", "network", "memory")]
-    return "".join(found)
-
-
-def legend(used: str) -> str:
-    """What the marks mean, those that are used."""
-    said = [f"{word[0]} {word}" for word in WORDS if word[0] in used]
-    beyond = ["! beyond what was measured"] * ("!" in used)
-    return ", ".join([*said, *beyond])
+    return "extrapolated" if beyond else str(found["origin"])
 
 
 def origins(shown: Estimate, row: int = 0) -> str:
@@ -172,6 +158,13 @@ def options_of(asked: Any, verb: str) -> list[str]:
     return list(getattr(asked, "repeated", lambda _: ())(verb))
 
 
+def cut_text(cut: Estimate) -> str:
+    """What to type for a plan that fits once its batch is cut."""
+    took = show(float(cut.seconds[0]), "s")
+    return fit(f"    with smaller micro-batches it fits, {took} a step: "
+               f"--plan\u00a0'{cut.plans[0]}'", 6)  # fmt: skip
+
+
 def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) -> str:
     """One plan: seconds, parts, every exchange, memory by kind."""
     model, system = shown.model, shown.system
@@ -192,22 +185,18 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
     lines += ["", "  compute"]
     known = {**shown.origin[row], "bubble": shown.origin[row]["backward"],
              "recompute": shown.origin[row]["forward"]}  # fmt: skip
-    used = [mark(known[name]) for name in PARTS if shown.compute[name][row] > 0]
     lines += [f"    {name:<34} {show(float(shown.compute[name][row]), 's'):>10} {mark(known[name])}"
               for name in PARTS if shown.compute[name][row] > 0]  # fmt: skip
     lines += table(shown.work[row].sides)
     if shown.exchange[row]:
-        lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}    how"]
+        lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}  basis, how"]
     for m in sorted(shown.exchange[row], key=lambda m: -m["exposed"]):
         size, phi = show(m["bytes"], "B"), f", φ = {m['phi']:.3g}" if m["phi"] > 1.005 else ""
         how = f"{m['calls']:.0f} × {size} {m['op']}, {m['algorithm']} of {m['group']}{phi}"
         exposed, sent = show(m["exposed"], "s"), show(m["seconds"], "s")
-        used.append(mark(m))
-        lines += wrapped(f"    {m['what']:<34} {exposed:>10} {sent:>10} {used[-1]:<2} {how}", 8)
-    lines += ["", f"  memory, stage {int(shown.stage[row])}: {room(shown, row)}"]
-    held = {kind: "a" if kind in ASSUMED else "c" for kind in shown.memory_kinds}
+        lines += wrapped(f"    {m['what']:<34} {exposed:>10} {sent:>10}  {mark(m)}: {how}", 8)
+    lines += ["", fit(f"  memory, stage {int(shown.stage[row])}: {room(shown, row)}", 6)]
+    held = {kind: "assumed" if kind in ASSUMED else "counted" for kind in shown.memory_kinds}
     lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10} {held[kind]}"
               for kind, v in shown.memory_kinds.items() if v[row] > 0]  # fmt: skip
-    if not shown.options.ideal:
-        lines += ["", f"  {legend(''.join([*used, *held.values()]))}"]
     return "\n".join(lines)
