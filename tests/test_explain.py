@@ -211,7 +211,11 @@ def test_a_plan_is_explained_on_one_screen_and_as_data(model, system, plan, batc
     line = ("--plan", plan, model, system, "--batch", str(batch))
     code, text = said(capsys, *line)
     assert code in (0, 1)
-    for word in ("where the time goes", "bottleneck", "ranking", "links"):
+    for word in ("Where the time goes", "What bounds it", "What would change the choice"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 80
+    _, text = said(capsys, *line, "--full")
+    for word in ("Links", "Where the numbers come from"):
         assert word in text
     assert max(map(len, text.splitlines())) <= 80
     code, text = said(capsys, *line, "--json")
