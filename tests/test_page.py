@@ -131,7 +131,7 @@ def test_the_answer_stands_first_and_without_scripts(text, ranking):
         "free",
         "(90 %)",
         "Bound by",
-        "products of strategies fit",
+        "combinations of strategies fit",
         "It rests on: kernels fitted",
         "oracle export slurm resnet50 abci",
         "Sources",
