@@ -57,7 +57,12 @@ def ranking_text(
     """Return what is best, whether it fits, how sure that is, why not the others, what next."""
     shown = ranking.estimate
     if not len(shown):
-        lines = [question(ranking.misses, ranking), *map(fit, otherwise(ranking.misses)), ""]
+        lines = [
+            f"Nothing fits: none of {ranking.tried} combinations of strategies.",
+            question(ranking.misses, ranking),
+            *map(fit, otherwise(ranking.misses)),
+            "",
+        ]
         return "\n".join([*lines, *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
     facts = [
@@ -99,7 +104,7 @@ def _on_a_screen(
     facts: list[str], shown: Estimate, likely: Any, end: list[str]
 ) -> list[str]:  # fmt: skip
     """Return the lines without what does not fit on a screen, the last plans first."""
-    rows, spared = len(shown), ["  faster", "  reads", "  limits"]
+    rows, spared = len(shown), ["  failures", "  faster", "  reads", "  limits"]
     while True:
         lines = "\n".join([*facts, *ranking_table(shown, likely, rows), *end]).split("\n")
         if len(lines) <= SCREEN or (rows <= FEWEST and not spared):
@@ -252,8 +257,7 @@ def _counts(ranking: Ranking) -> str:
 
 
 def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
-    lines = [f"None of {ranking.tried} combinations of strategies fits. Nearest misses:",
-             *_misses(ranking.misses), ""]  # fmt: skip
+    lines = ["Nearest misses:", *_misses(ranking.misses), ""]
     if ranking.wanted is not None:
         lines.append("No knob makes room: one sample's largest layer alone takes "
                      f"{ranking.wanted:.2g} times what a device has.")  # fmt: skip
@@ -270,8 +274,8 @@ def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
 def _misses(misses: Estimate) -> list[str]:
     lines = []
     for plan, broken in zip(misses.plans, misses.broken, strict=True):
-        lines.append(f"  {plan}")
-        lines += [fit(f"    {words}") for words in broken]
+        lines.append(fit(f"  {plan}", 4))
+        lines += [fit(f"    {words}", 6) for words in broken]
     return lines
 
 
