@@ -142,7 +142,7 @@ def test_systems_without_circuits_say_nothing_of_them(capsys: Any) -> None:
     shown = oracle.estimate("resnet18", "abci", "data:8", 256, reading="none")
     assert circuits(shown) is None
     line = ["--plan", "pipeline:4,segments=16 data:16", "vgg16", "optical-64", "--batch", "2048"]
-    code, out, _ = told(capsys, "explain", *line)
+    code, out, _ = told(capsys, "explain", *line, "--full")
     assert code == 0
     assert "pipeline: stage borders: 2 of 4 circuits a side" in out
 

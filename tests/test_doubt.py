@@ -343,7 +343,7 @@ def test_a_hidden_exchange_is_doubted_over_an_unknown_network() -> None:
 def test_what_to_measure_names_the_software() -> None:
     nobody = oracle.estimate("gpt2", DGX, ["data:4", "data:2 tensor:2"], 64, software="plain")
     step = nobody.work[0].block.step.uncertainty
-    assert doubts(nobody, 0)["a step under plain"] == pytest.approx(step.untried[0])
+    assert doubts(nobody, 0)["a step under your software"] == pytest.approx(step.untried[0])
     assert step.untried[0] < constants.WIDTHS["SOFTWARE"] * nobody.seconds[0] * 1.5
     whole = sum(part**2 for part in doubts(nobody, 0).values())
     assert whole == pytest.approx(nobody.deviation[0] ** 2)

@@ -19,7 +19,7 @@ from oracle.plan.strategies import strategies
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate as predict
 from oracle.show import bibliography, manual
-from oracle.show.text import ranking_text
+from oracle.show.first_screen import ranking_text
 from oracle.spec.document import CODES
 
 TABLE = {
@@ -72,6 +72,7 @@ def test_a_wrong_word_gets_the_nearest(capsys):
     assert main(["explain", "filtr"]) == 2
     assert "did you mean `filter`?" in capsys.readouterr().err
     assert main(["explain", "--plan", "data:4", "resnet50"]) == 2
+    assert main(["explain", "resnet50", "abci", "--batch", "64"]) == 2
     assert main(["explain"]) == 0
 
 
@@ -173,15 +174,15 @@ def test_a_ranking_says_what_it_cannot_tell_and_what_would():
     assert data["tied"] == list(found.tied)
     assert data["measure"] == {"what": what, "share": share}
     text = " ".join(ranking_text(found).split())
-    assert f"cannot tell 1 and {other + 1} apart" in text
-    assert f"apart: measure {what}" in text
+    assert f"1 and {other + 1} are too close to call" in text
+    assert f"too close to call: measure {what} to decide" in text
     sure = oracle.recommend("resnet50", "abci", devices=64, batch=1024, only=["data", "filter"])
     assert sure.tied == ()
     assert sure.measure is not None
-    assert "best of all with" in ranking_text(sure)
+    assert "the best of all with" in ranking_text(sure)
     lean = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, objective="memory")
     assert lean.tied == ()
-    assert "fastest of all with" in ranking_text(lean)
+    assert "the fastest of all with" in ranking_text(lean)
     ideal = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, ideal=True)
     assert (ideal.tied, ideal.measure) == ((), None)
 
@@ -210,7 +211,11 @@ def test_a_plan_is_explained_on_one_screen_and_as_data(model, system, plan, batc
     line = ("--plan", plan, model, system, "--batch", str(batch))
     code, text = said(capsys, *line)
     assert code in (0, 1)
-    for word in ("where the time goes", "bottleneck", "ranking", "links"):
+    for word in ("Where the time goes", "What bounds it", "What would change the choice"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 80
+    _, text = said(capsys, *line, "--full")
+    for word in ("Links", "Where the numbers come from"):
         assert word in text
     assert max(map(len, text.splitlines())) <= 80
     code, text = said(capsys, *line, "--json")

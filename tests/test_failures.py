@@ -377,7 +377,8 @@ def test_answers_in_text_and_json(capsys: Any) -> None:
     assert one["unknown"] == []
     _, out, _ = told(capsys, *LINE, "--failures", "none")
     assert "failures not counted: reliability.mtbf, reliability.restart unknown" in out
-    _, out, _ = told(capsys, "explain", *LINE[1:-2], "--failures", "50 kh,restart=10 min")
+    _, out, _ = told(capsys, "explain", *LINE[1:-2], "--failures", "50 kh,restart=10 min",
+                     "--full")  # fmt: skip
     assert "%: a checkpoint every" in out
     assert "14 B a parameter, stops training for" in out
 

@@ -122,7 +122,7 @@ def test_it_is_explained(spill: None, capsys: Any) -> None:
     assert "over the host link" in capsys.readouterr().out
     model, system = oracle.model("gpt2"), oracle.system("dgx-a100")
     found = explain(model, system, "data:8 spill:activations", 64, options_for(model, system))
-    text = explanation_text(found)
+    text = explanation_text(found, full=True)
     assert "host link" in text
     assert "spill: activations out" in text
     total = sum(factor.seconds for factor in found.own.factors)

@@ -18,8 +18,10 @@ import pytest
 from command_line import FEW, ROOT, spawn, told
 
 import oracle
+from oracle.plan.names import short_names
 from oracle.show import terminal
-from oracle.show.text import estimate_text, parts, ranking_table, why_not
+from oracle.show.first_screen import ranking_table
+from oracle.show.text import estimate_text, parts, why_not
 
 
 def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
@@ -75,7 +77,7 @@ def test_the_width_is_the_terminals() -> None:
         text = on_a_terminal(columns, "recommend", "gpt3-175b", "dgx-a100", "--devices", "128",
                              "--batch", "256", "--only", "pipeline,data,tensor",
                              "--color", "never")  # fmt: skip
-        widest[columns] = max(len(x) for x in text.splitlines() if not x.startswith("next:"))
+        widest[columns] = max(map(len, text.splitlines()))
         assert widest[columns] <= columns
     assert widest[120] > 90
 
@@ -88,12 +90,15 @@ def test_plans_and_reasons_are_whole_at_any_width(columns: int, monkeypatch: Any
              "pipeline:8,segments=96,interleave=6 data:8,zero=1 context:2,kind=alltoall "
              "tensor:4,sequence=on"]  # fmt: skip
     shown = oracle.estimate("gpt3-175b", "dgx-a100", plans, 768)
-    head, table = ranking_table(shown, [0.7, 0.3])
-    text = "\n".join([head, *(line for lines in table for line in lines)])
-    assert all(len(line) <= columns for line in text.splitlines())
-    whole = " ".join(text.split())
-    assert all(plan in whole for plan in plans)
-    assert whole.endswith(f"30% {why_not(parts(shown, 0), parts(shown, 1))}")
+    table = ranking_table(shown, [0.7, 0.3])
+    assert all(len(line) <= columns for text in table for line in text.splitlines())
+    whole = " ".join(" ".join(table).split())
+    names = short_names(plans)
+    assert names == ["PP8·DP8·TP8", "PP8·DP8·CP2·TP4"]
+    assert all(name in whole for name in names)
+    assert "PP pipeline stages, DP replicas, TP layer parts, CP sequence parts" in whole
+    loses = why_not(parts(shown, 0), parts(shown, 1))
+    assert (loses in whole) == (columns >= 80)
     assert terminal.wrapped("  a  b c", 4) == ["  a  b c"]
 
 

@@ -48,7 +48,9 @@ class Ranking(Tabular):
 
     def says(self) -> str:
         """The best plan, of how many; or that none fits."""
-        words = f"{self.fitting} of {self.tried} products of strategies fit {self.devices} devices"
+        words = (
+            f"{self.fitting} of {self.tried} combinations of strategies fit {self.devices} devices"
+        )
         return f"{words}; {self.best.says()}" if len(self) else f"{words}; none to launch"
 
     def table(self) -> Any:

@@ -50,7 +50,9 @@ def doubts(estimate: Estimate, row: int) -> dict[str, float]:
     families = {doubt.work for doubt in model.rows} & {"conv", "attention"} | {"gemm"}
     work = model.repeat * model.mac
     family = max(families, key=lambda f: sum(work[model.mask(lambda message: message.work == f)]))
-    steps = {f"a step under {estimate.options.software.label}": untried} if untried else {}
+    software = estimate.options.software
+    runs = "your software" if software.name == "plain" else software.label
+    steps = {f"a step under {runs}": untried} if untried else {}
     return {**talk, **steps, f"{family} kernels at the local shapes": max(rest, 0.0) ** 0.5}
 
 

@@ -13,6 +13,7 @@ reading     samples that verbs read for real: which, from where, how
 checkpointing   checkpoints that a real training keeps, failures that it is given
 engine      which engine runs a plan
 scheduling  the answer where the batch grows
+foreign     models of other tools where a MODEL is asked for; `micro=` of a plan
 lacking     what a system lacks for what is asked of it
 progress    a line on a terminal while an answer takes long
 launching   ranks on this machine: the options, and how they end

@@ -367,7 +367,7 @@ def batch_of(asked: argparse.Namespace, plan: str) -> int:
     return max(1, samples)
 
 
-def objective_argument(parser: argparse.ArgumentParser) -> None:
+def objective_argument(parser: argparse._ActionsContainer) -> None:
     """What a ranking is by."""
     known = ["time", "cost", "memory", "money", "energy", "carbon"]
     parser.add_argument("--objective", choices=known, default="time", metavar="X",

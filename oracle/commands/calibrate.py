@@ -13,6 +13,7 @@ oracle calibrate convergence RUNS.csv --onto MODEL -o NEW.yaml   epochs by batch
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,14 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.files[0] == "convergence":
         return calibrate_convergence.run(asked)
     if asked.onto is None:
-        *asked.files, asked.onto = asked.files
-        if not asked.files:
-            raise refusal("calibrate", "no log is named", "oracle calibrate FILE... --onto SYSTEM")
+        *logs, last = asked.files
+        if not logs or _is_log(last):
+            what = "nothing says which system these logs are of"
+            command = f"oracle calibrate {' '.join(map(shlex.quote, asked.files[:3]))}"
+            more = " …" if len(asked.files) > 3 else ""
+            hint = f"{command}{more} --onto SYSTEM, e.g. --onto abci, or a file of your own"
+            raise refusal("calibrate", what, hint)
+        asked.files, asked.onto = logs, last
     if asked.files[0] == "compute":
         return kernels(asked)
     from oracle.calibration.believed import believed
@@ -70,6 +76,8 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.output:
         found.write(asked.output)
         wrote = f"wrote {asked.output}: name it where a SYSTEM is asked for"
+        if not found.told:
+            wrote = f"wrote {asked.output}, which is {asked.onto} as it was: no log told anything"
         note = "\n".join(filter(None, [note, wrote]))
     if asked.plot:
         from oracle.show.plot.fits import fits
@@ -87,6 +95,12 @@ def run(asked: argparse.Namespace) -> Answer:
     return formatted(
         asked, found.text, lambda: stamped(found.to_dict(), inputs), found.rows, code, note
     )
+
+
+def _is_log(name: str) -> bool:
+    """Whether a name is a file that can be no system's spec."""
+    path = Path(name)
+    return path.is_dir() or (path.is_file() and path.suffix not in (".yaml", ".yml", ".json"))
 
 
 def kernels(asked: argparse.Namespace) -> Answer:

@@ -173,8 +173,15 @@ def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[st
     set_elsewhere = settle(parser, verb, say=warnings.append)
     asked = parser.parse_args(rest)
     in_order(asked, verb)
+    files = os.path.exists(str(getattr(asked, "model", None) or "").partition(",")[0])
+    if files or "micro=" in str(getattr(asked, "plan", "")):
+        from oracle.commands.foreign import micro_batches, read_foreign
+
+        lines = read_foreign(asked)
+        warnings += [] if asked.quiet else lines
+        micro_batches(asked)
     changed(asked)
-    asked.repeated = partial(repeated, rest)
+    asked.repeated, asked.words = partial(repeated, rest), rest
     asked.origins = origins(parser, rest, set_elsewhere)
     asked.config = {
         key: {"value": one.text, "origin": one.origin}

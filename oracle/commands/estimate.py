@@ -57,11 +57,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.ask.beside import beside, other_jobs
+    from oracle.ask.largest import cut_to_fit
     from oracle.run.target import length, training
     from oracle.show.beside import beside_text
     from oracle.show.provenance import signed
     from oracle.show.rates import rate_text
-    from oracle.show.text import estimate_text
+    from oracle.show.text import cut_text, estimate_text
     from oracle.spec.document import refusal
 
     as_runs_did(asked)
@@ -93,6 +94,9 @@ def run(asked: argparse.Namespace) -> Answer:
     def text(row: int) -> str:
         rate = f"\n{rate_text(found, row)}" if asked.batch == "max" else ""
         near = f"\n\n{beside_text(others[row])}" if others else ""
+        cut = None if found.feasible[row] else cut_to_fit(found, row)
+        if cut is not None:
+            rate += f"\n\n  this plan does not fit as it is:\n{cut_text(cut)}"
         return estimate_text(found, row, trainings[row]) + rate + near
 
     def data() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 oracle explain filter
 oracle explain E102
+oracle explain resnet50 abci --devices 64 --batch 4096              the plan that is recommended
 oracle explain --plan "data:16 filter:4" resnet50 abci --batch 1024
 oracle explain --plan data:16 resnet50 abci --batch 512 --roofline
 oracle explain --plan data:16 resnet50 abci --batch 512 --memory
@@ -23,8 +24,10 @@ from oracle.commands.arguments import (
     running,
     running_arguments,
     what_if_argument,
+    whole,
 )
-from oracle.commands.parser import Answer, formatted
+from oracle.commands.parser import Answer, Usage, formatted
+from oracle.commands.recommend import choice_arguments, ranked
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +35,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     placement_arguments(parser)
     what_if_argument(parser)
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
+    parser.add_argument("--devices", type=whole, metavar="N",
+                        help="in place of a plan: what is recommended for so many")  # fmt: skip
+    parser.add_argument("--rank", type=whole, default=1, metavar="K",
+                        help="of the plans that are recommended, the K-th")  # fmt: skip
+    parser.add_argument("--full", action="store_true",
+                        help="everything that is known of the plan, in sections")  # fmt: skip
+    choice_arguments(parser)
     parser.add_argument("--roofline", action="store_true",
                         help="FLOP against bytes of memory, network and storage")  # fmt: skip
     parser.add_argument(
@@ -59,14 +69,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> Answer:
     if asked.memory and asked.roofline:
         return Answer("", 2, "error: `--memory` and `--roofline` are two answers: ask for one")
-    if asked.plan is None and not (asked.memory or asked.roofline):
-        return _words(asked)
-    if asked.plan is None:
-        return Answer(
-            "", 2, "error: nothing to explain\n  hint: --plan PLAN, of a MODEL and SYSTEM"
-        )
+    if asked.plan is None and asked.devices is None:
+        return _lacking(asked) if asked.system or asked.memory or asked.roofline else _words(asked)
     if not asked.system or (asked.batch is None and asked.batch_per_device is None):
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
+    if asked.plan is None:
+        asked.plan = _recommended(asked)
     from oracle.ask.explain.explanation import explain
     from oracle.ask.placing import on_nodes
     from oracle.models.model import model
@@ -126,11 +134,33 @@ def run(asked: argparse.Namespace) -> Answer:
         )
     return formatted(
         asked,
-        lambda: explanation_text(found),
+        lambda: explanation_text(found, asked.full, _next(asked)),
         lambda: signed(found.to_dict(), asked),
         found.rows,
         code,
     )
+
+
+def _next(asked: argparse.Namespace) -> str:
+    """The same question again, answered in full."""
+    from oracle.show.first_screen import command, grouped
+
+    return command([("oracle explain",), *grouped([*asked.words, "--full"])])
+
+
+def _lacking(asked: argparse.Namespace) -> Answer:
+    return Answer("", 2, "error: nothing to explain\n  hint: --plan PLAN, or --devices N for the "
+                  "plan that is recommended, of a MODEL and SYSTEM")  # fmt: skip
+
+
+def _recommended(asked: argparse.Namespace) -> str:
+    """The plan that `oracle recommend` lists at this rank for the same question."""
+    asked.top = max(asked.rank, 5)
+    ranking = ranked(asked)
+    if len(ranking) < asked.rank:
+        fit = f"{len(ranking)} plans are listed" if len(ranking) else "no plan fits"
+        raise Usage(f"there is no plan {asked.rank} to explain: {fit}")
+    return str(ranking.estimate.plans[asked.rank - 1])
 
 
 def _workspaces(

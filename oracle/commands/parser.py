@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -77,6 +78,78 @@ class Parser(argparse.ArgumentParser):
         return message
 
 
+class ShowHelp(argparse.Action):
+    """Show the help of a verb: short, or all of it where that word stands behind."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs="?", default=argparse.SUPPRESS,
+                         **more)  # fmt: skip
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        text = parser.format_help() if values == "all" else short_help(parser)
+        parser._print_message(text, sys.stdout)
+        parser.exit()
+
+
+# options that most questions need, the first five that a verb takes
+USUAL = ("--onto", "--plan", "--devices", "--systems", "--batch", "--precision", "--software",
+         "--optimizer", "--output", "--nodes", "--json")  # fmt: skip
+SHOWN = 5  # of them
+FEW = 12  # options that are all shown, however short the help
+
+
+def short_help(parser: argparse.ArgumentParser) -> str:
+    """Return how a verb is used, its most used options, and where the others stand."""
+    actions = {flag: action for action in parser._actions for flag in action.option_strings}
+    if len(set(actions.values())) <= FEW:
+        return parser.format_help()
+    needed = [action for action in parser._actions if action.option_strings and action.required]
+    usual = [actions[flag] for flag in USUAL if flag in actions and actions[flag] not in needed]
+    formatter = parser._get_formatter()
+    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
+    formatter.add_text(parser.description)
+    formatter.start_section("arguments")
+    formatter.add_arguments([one for one in parser._actions if not one.option_strings])
+    formatter.end_section()
+    formatter.start_section("what most questions need")
+    formatter.add_arguments([*needed, *usual][: max(SHOWN, len(needed))])
+    formatter.end_section()
+    groups = "".join(map(_group_line, parser._action_groups))
+    return (f"{formatter.format_help()}\nwhat else there is (`{parser.prog} --help all` says "
+            f"what each does):\n{groups}")  # fmt: skip
+
+
+def _group_line(options: argparse._ArgumentGroup) -> str:
+    """Return a group of options as its title with their names; nothing for a group of none."""
+    import textwrap
+
+    flags = [action.option_strings[-1] for action in options._group_actions
+             if action.option_strings and action.help != argparse.SUPPRESS]  # fmt: skip
+    if not flags:
+        return ""
+    title = "this command" if options.title == "options" else str(options.title)
+    return textwrap.fill(f"  {title}: {' '.join(flags)}", 80, subsequent_indent="    ",
+                         break_on_hyphens=False) + "\n"  # fmt: skip
+
+
+def usage(parser: argparse.ArgumentParser) -> str:
+    """Return what a verb takes in one line: its arguments, and the options that it needs."""
+    words = [parser.prog]
+    for action in parser._actions:
+        name = action.metavar or action.dest.upper()
+        if isinstance(action, argparse._SubParsersAction):
+            words.append("KIND …")
+        elif not action.option_strings:
+            many = "…" if action.nargs in ("*", "+") else ""
+            text = f"{name}{many}"
+            words.append(f"[{text}]" if action.nargs in ("?", "*") else text)
+    needed = [action for action in parser._actions if action.option_strings and action.required]
+    needed += [one._group_actions[0] for one in parser._mutually_exclusive_groups if one.required]
+    words += [f"{action.option_strings[-1]} {action.metavar or action.dest.upper()}"
+              for action in needed]  # fmt: skip
+    return " ".join([*words, "[OPTIONS]"])
+
+
 class Help(argparse.RawDescriptionHelpFormatter):
     """Help that says each option's default, and which options are needed."""
 
@@ -128,8 +201,10 @@ def parser_of(verb: str) -> Parser:
     module.arguments(parser)
     for one in parsers(parser):
         one.formatter_class = Help
+        one.usage = usage(one).replace("%", "%%")
     shared = group(parser, "of every command")
-    shared.add_argument("-h", "--help", action="help", help="show this help and exit")
+    shared.add_argument("-h", "--help", action=ShowHelp, metavar="all",
+                        help="show what most questions need; `--help all`: everything")  # fmt: skip
     shared.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for")
     shared.add_argument("-v", "--verbose", action="store_true",
                         help="say what was read, what is set where, how long it took")  # fmt: skip

@@ -34,7 +34,7 @@ from oracle.commands.arguments import (
     what_if_argument,
     whole,
 )
-from oracle.commands.parser import Answer, Usage, formatted
+from oracle.commands.parser import Answer, Usage, formatted, group
 from oracle.spec.document import SpecError
 
 if TYPE_CHECKING:
@@ -66,17 +66,25 @@ def question(parser: argparse.ArgumentParser, needed: bool = True) -> None:
                         help="to spread it over")  # fmt: skip
     batch_arguments(parser, needed=needed)
     parser.add_argument("--top", type=whole, default=5, metavar="K", help="plans to list")
-    objective_argument(parser)
-    parser.add_argument("--risk", type=float, default=0.05, metavar="R",
-                        help="of running out of memory that is taken")  # fmt: skip
-    parser.add_argument("--fastest", action="store_true",
-                        help="the fastest first, though a simpler plan be as fast")  # fmt: skip
-    parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
-    parser.add_argument("--without", type=names, default=[], metavar="A,B", help="not these")
-    parser.add_argument("--compress", choices=["none", "allowed"], default="none",
-                        help="of gradients, and below which bandwidth it pays")  # fmt: skip
+    choice_arguments(parser)
     parser.add_argument("--all", action="store_true", dest="everything",
                         help="list infeasible plans too, with what they break")  # fmt: skip
+
+
+def choice_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which plans may be recommended, and by what."""
+    options = group(parser, "which plans")
+    objective_argument(options)
+    options.add_argument("--risk", type=float, default=0.05, metavar="R",
+                         help="accepted chance to run out of memory")  # fmt: skip
+    options.add_argument("--fastest", action="store_true",
+                         help="the fastest first, though a simpler plan be as fast")  # fmt: skip
+    options.add_argument("--only", type=names, default=[], metavar="A,B",
+                         help="plans of these strategies alone: data,tensor")  # fmt: skip
+    options.add_argument("--without", type=names, default=[], metavar="A,B",
+                         help="plans without these strategies")  # fmt: skip
+    options.add_argument("--compress", choices=["none", "allowed"], default="none",
+                         help="gradients, and below which bandwidth it pays")  # fmt: skip
 
 
 def ranked(asked: argparse.Namespace) -> Ranking:
@@ -111,7 +119,7 @@ def keywords(asked: argparse.Namespace) -> dict[str, Any]:
 
 def _endings(asked: argparse.Namespace) -> int:
     """How many plans at least are asked when they end; none where nobody knows what fails."""
-    whole = hasattr(asked, "failures") and any(length_options(asked).values())
+    whole = hasattr(asked, "to_target") and any(length_options(asked).values())
     if not whole or asked.objective != "time":
         return 0
     from oracle.ask.ending import MORE
@@ -281,8 +289,8 @@ def _of_whole_training(
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.run.limits import Limits
+    from oracle.show.first_screen import ranking_text
     from oracle.show.provenance import signed
-    from oracle.show.text import ranking_text
     from oracle.show.training import rivals
 
     as_runs_did(asked)

@@ -111,6 +111,9 @@ def _meant(word: str) -> str:
     """What to write for a word that is no strategy with its degree: `data=16`, `tp8`."""
     known_strategies = strategies()
     match = re.fullmatch(r"([A-Za-z_-]+)[:=]?([0-9x]*)", word)
+    for owner, strategy in known_strategies.items():
+        if match and match[1] in strategy.knobs() and strategy.degrees:
+            return f"{match[1]} is said of {owner}: `{owner}:N,{match[1]}={match[2] or '…'}`"
     meant = nearest(match[1], known_strategies) if match else ""
     if match and meant and match[2] and known_strategies[meant].degrees:
         return f"did you mean `{meant}:{match[2]}{ALSO.get(match[1].lower(), '')}`?"
@@ -152,7 +155,13 @@ def _knob_meant(cls: type[Strategy], text: str, known_knobs: list[str], word: st
     match = re.fullmatch(r"([a-z]+)[:_-]?([0-9]+)", text)
     if match and match[1] in known_knobs:
         return f"did you mean `{match[1]}={match[2]}`?"
-    return suggest(text.partition("=")[0], known_knobs, f"knobs of {cls.name}")
+    name, equals, value = text.partition("=")
+    if name == "micro":
+        return "samples of a micro-batch are said on the command line, beside --batch B"
+    owners = [other for other, strategy in strategies().items() if name in strategy.knobs()]
+    if owners and not nearest(name, known_knobs):
+        return f"{name} is said of {owners[0]}: `{owners[0]}:N,{name}={value if equals else '…'}`"
+    return suggest(name, known_knobs, f"knobs of {cls.name}")
 
 
 def _knob(

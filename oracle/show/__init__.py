@@ -1,6 +1,8 @@
 """What a person sees of an answer: text, figures, pages, and the published form of its JSON.
 
-text            a ranking and an estimate
+first_screen    a ranking: the answer, what it rests on, the other plans, what to type next
+plan_words      a plan in words, what letters stand for, what nobody named
+text            an estimate, and the figures that answers share
 explanation comparison sweep checks roofline memory   the other answers, as text
 workspaces      what convolutions take of their workspace
 partitions      who is busy how long on unlike devices, who waits, what each holds

@@ -14,7 +14,6 @@ from oracle.run.costs import price_source
 from oracle.run.limits import Limits, amount, words
 from oracle.run.target import Training
 from oracle.show.terminal import fit, wrapped
-from oracle.show.text import SCREEN
 from oracle.show.training import failures, paid
 from oracle.spec.units import number, several, show
 
@@ -22,6 +21,12 @@ SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
                "carbon": "least carbon", "cost": "fewest device-hours"}  # fmt: skip
 SPENT = {"cost": ("dev-hours", "device_hours"), "energy": ("kWh", "energy"),
          "carbon": ("kg CO₂", "carbon")}  # fmt: skip
+SCREEN = 24  # lines of the first one
+MISSING = {
+    "pue": "what cooling takes (--pue 1.2)", "grid": "CO₂ of its electricity (--grid 57g/kWh)",
+    "device.price": "the price of a device (--price '2.5 USD/h')",
+    "device.power": "what a device draws (device.power of its file)",
+}  # fmt: skip
 ROWS, MISSES, CHANGES = 6, 2, 3  # of each that a first screen has room for
 TABLE = 2  # lines of a table beside its rows
 
@@ -68,12 +73,13 @@ def _answer(choice: Choice) -> list[str]:
     ):
         batch += f" (assumed: {USUAL_TOKENS / 1e6:.1f} M tokens)" if each else ""
     takes = [f"{number(whole.device_hours)} device-hours", *paid(whole.costs)]
+    epochs = "" if length.origin == "given" else f"; its length is {length.origin}"
     lines = [
         fit(f"{several(one.devices, 'device')} of {one.system.title or one.system.name}: "
             f"{show(whole.seconds, 's')} ({show(whole.low, 's')} to {show(whole.high, 's')})"),
         fit(f"  plan      {one.plan}, {batch}, {one.software}, "
-            f"{show(float(one.shown.seconds[0]), 's')} an iteration"),
-        fit(f"  takes     {', '.join(takes)}; {length.origin}"),
+            f"{show(float(one.shown.seconds[0]), 's')} a step", 12),
+        fit(f"  takes     {', '.join(takes)}{epochs}", 12),
     ]  # fmt: skip
     if choice.asked.limits:
         sure = "more than 99 %" if one.sure > 0.99 else f"{one.sure:.0%}"
@@ -82,7 +88,8 @@ def _answer(choice: Choice) -> list[str]:
         said = price_source(one.system).partition(": ")[0]
         lines.append(fit(f"  price     {whole.costs.money / whole.device_hours:.3g} USD/h: {said}"))
     if whole.costs.unknown:
-        lines.append(fit(f"  unknown   {', '.join(whole.costs.unknown)}"))
+        unknown = ", ".join(MISSING.get(name, name) for name in whole.costs.unknown)
+        lines.append(fit(f"  unknown   {unknown}", 12))
     return [*lines, *_failures(choice)]
 
 

@@ -7,7 +7,7 @@ from oracle.plan.plan import parse
 from oracle.predict.estimate import Estimate
 from oracle.predict.rates import tokens
 from oracle.run.costs import price_of
-from oracle.spec.units import show
+from oracle.spec.units import number, show
 
 
 def rate(shown: Estimate, row: int) -> str:
@@ -17,12 +17,12 @@ def rate(shown: Estimate, row: int) -> str:
         words = (f"{found['tokens_per_second']:,.0f} tokens/s, "
                  f"{found['tokens_per_second_device']:,.0f} a device")  # fmt: skip
     else:
-        words = (f"{found['samples_per_second']:,.1f} samples/s, "
-                 f"{found['samples_per_second_device']:,.3g} a device")  # fmt: skip
-    again = f", HFU {found['hfu']:.0%}" if found["hfu"] > found["mfu"] else ""
+        words = (f"{number(found['samples_per_second'])} samples/s, "
+                 f"{number(found['samples_per_second_device'])} a device")  # fmt: skip
+    again = f", HFU {100 * found['hfu']:.0f} %" if found["hfu"] > found["mfu"] else ""
     fewer = "; Winograd's tiles multiply less than MFU counts" if found["mfu"] > 1 else ""
     return (f"{words}; {show(found['flops_per_device'], 'FLOP/s')} each, "
-            f"MFU {found['mfu']:.0%}{again}{fewer}")  # fmt: skip
+            f"MFU {100 * found['mfu']:.0f} %{again}{fewer}")  # fmt: skip
 
 
 def epoch(shown: Estimate, row: int) -> str:

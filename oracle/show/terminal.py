@@ -18,14 +18,15 @@ SPELLED = {
     "×": "x", "·": ".", "±": "+/-", "≤": "<=", "≥": ">=", "−": "-", "–": "-", "—": "-", "→": "->",
     "…": "...", "∞": "inf", "Σ": "sum ", "∂": "d", "√": "sqrt", "≈": "~", "“": '"', "”": '"',
     "‘": "'", "’": "'", "µ": "u", "μ": "u", "∈": "in", "∝": "~",
+    "█": "#",
 }  # fmt: skip
 BOLD, DIM, RED, CYAN = "1", "2", "1;31", "36"
 PAINT = [
     (re.compile(r"^(error(?:\[E\d+\])?)(?=:)", re.M), RED),
     (re.compile(r"(?<= \|) +(\^+)", re.M), RED),
     (re.compile(r"(?<=did you mean )(`[^`]*`)"), CYAN),
-    (re.compile(r"^(\S.*?)(?= is (?:fastest|cheapest|leanest)\b)", re.M), BOLD),
-    (re.compile(r"^( +# +plan .*|next: .*|usage: .*)$", re.M), DIM),
+    (re.compile(r"^((?:Fastest|Cheapest|Leanest|Of least \w+|First to end): .* step)", re.M), BOLD),
+    (re.compile(r"^( +# +plan .*|next: (?:.|\\\n)*|usage: .*)$", re.M), DIM),
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oracle.ask.combined import Combined, Row
 from oracle.ask.workflow import Campaign, Part
+from oracle.show.plan_words import software_in_words
 from oracle.show.terminal import fit, laid_out, wrapped
 from oracle.show.training import paid
 from oracle.spec.units import number, show
@@ -72,9 +73,10 @@ def _head(found: Campaign) -> str:
         search.kind(), f"{search.kind()} search"
     )
     options = found.trials.options
+    runs = software_in_words(options.software)
     return (f"{model.title or model.name} on {system.title or system.name}: {kind}{many}, "
             f"{_count(found.nodes, 'node')} of {_count(system.node, 'device')}, "
-            f"{options.precision}, {options.optimizer}, {options.software.label}")  # fmt: skip
+            f"{options.precision}, {options.optimizer}, {runs}")  # fmt: skip
 
 
 def _trial(main: Part) -> list[str]:

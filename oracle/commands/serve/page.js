@@ -151,7 +151,7 @@ async function find() {
     envelope = found; shown = found.data;
     if (plan && !shown.plans.some((one) => one.plan === plan)) plan = "";
     draw();
-    say(`${shown.fitting} of ${shown.tried} products of strategies fit; worked out in ${seconds(found.took)}.`);
+    say(`${shown.fitting} of ${shown.tried} combinations of strategies fit; worked out in ${seconds(found.took)}.`);
     look();
   } catch (error) {
     if (error.name !== "AbortError") complain(error.field ?? "", error.message);

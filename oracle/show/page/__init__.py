@@ -23,6 +23,7 @@ from oracle.predict.memory import ASSUMED
 from oracle.show.bibliography import cited
 from oracle.show.page.look import SCRIPT, STYLE
 from oracle.show.page.markup import Html, join, tag
+from oracle.show.plan_words import software_in_words
 from oracle.show.rates import sure
 from oracle.show.text import SUPERLATIVES, options_of, origins, parts, why_not
 from oracle.spec.document import Node, SpecError, load
@@ -60,7 +61,7 @@ def page(
             tag("p", f"{head}: {ranking.devices:,} devices, {ranking.batch:,} samples an "
                 f"iteration, {shown.options.precision}, {shown.options.optimizer_text}"
                 + (", ideal assumptions" if shown.options.ideal else
-                   f", {shown.options.software.label}"), class_="faint"),
+                   f", {software_in_words(shown.options.software)}"), class_="faint"),
             *(tag("p", f"{one['field']}: {one['what']}", class_="faint") for one in shown.warnings),
             [answer(ranking), certainty(ranking), following(ranking, typed), alternatives(ranking),
              drawn(ranking), tables(ranking)] if len(ranking.estimate) else
@@ -113,7 +114,7 @@ def answer(ranking: Ranking) -> Html:
         tile(show(shown.memory[0], "B"), f"of {show(capacity, 'B')} a device",
              room if shown.options.ideal else f"{room}, fits with {sure(float(shown.fits[0]))}"),
         tile(f"{likely[0]:.0%}", "likely the fastest of all",
-             f"{ranking.fitting} of {ranking.tried} products of strategies fit"),
+             f"{ranking.fitting} of {ranking.tried} combinations of strategies fit"),
     ]  # fmt: skip
     superlative = SUPERLATIVES[ranking.objective].capitalize()
     return join([
@@ -256,7 +257,7 @@ def nothing(ranking: Ranking) -> Html:
         for plan, broken in zip(ranking.misses.plans, ranking.misses.broken, strict=True)
     ]
     return join([
-        tag("p", tag("strong", f"None of {ranking.tried} products of strategies fits.",
+        tag("p", tag("strong", f"None of {ranking.tried} combinations of strategies fits.",
                      class_="warn"), " Nearest misses:"),
         tag("ul", rows),
         tag("p", "Try more devices, a smaller batch, or a narrower precision."),

@@ -1,0 +1,88 @@
+"""What users hold or write, in our own form: models of other tools, sizes of micro-batches.
+
+Where a MODEL is asked for, another tool's is read as `oracle import` would, with a line how.
+
+Its spec is kept in the user's cache, under a name of its own content, so that the commands that an
+answer names can be typed as they stand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from oracle.commands.parser import Usage
+from oracle.spec.files import read_json
+
+
+def foreign_format(path: Path) -> str:
+    """Return the format of a file that is no spec: `huggingface`, `onnx`, or nothing."""
+    if path.suffix == ".onnx":
+        return "onnx"
+    if path.suffix != ".json":
+        return ""
+    try:
+        content = read_json(path, "config")
+    except (OSError, ValueError):  # whoever reads it as a spec says what is wrong with it
+        return ""
+    foreign = isinstance(content, dict) and {"model_type", "architectures"} & content.keys()
+    return "huggingface" if foreign else ""
+
+
+def read_foreign(asked: argparse.Namespace) -> list[str]:
+    """Put a spec in place of another tool's model, and return how it was read, in lines."""
+    said = getattr(asked, "model", None)
+    if not isinstance(said, str) or not said or said == "-":
+        return []
+    name, comma, changes = said.partition(",")
+    path = Path(name)
+    path = path / "config.json" if path.is_dir() else path
+    if not path.is_file() or not (kind := foreign_format(path)):
+        return []
+    from oracle.models.model import model
+    from oracle.readers.importers import importer
+    from oracle.readers.spec_text import spec_text
+
+    tokens = getattr(asked, "sequence", None)
+    found = importer(kind).read(str(path), sample=None, tokens=tokens, name="", trust=False)
+    if tokens:
+        asked.sequence = None
+    parameters = model(found.spec).parameters
+    title = path.resolve().parent.name if path.name == "config.json" else path.stem
+    kept = keep(spec_text(found.spec), str(found.spec.get("name") or title))
+    asked.model = f"{kept}{comma}{changes}"
+    command = f"oracle import {kind} {path}{f' --tokens {tokens}' * bool(tokens)}"
+    return [
+        f"read {path} as `{command}` does: {parameters:,.0f} parameters",
+        *(f"note: {note}" for note in found.notes),
+        f"to change it: {command} -o my-model.yaml",
+    ]
+
+
+def keep(text: str, name: str) -> Path:
+    """Write a spec into the user's cache, unless it is there, and return where."""
+    from oracle.spec.catalogue import digest
+    from oracle.spec.files import write
+
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    plain = "".join(char if char.isalnum() or char in ".-_" else "-" for char in name)
+    path = Path(home) / "oracle" / "models" / f"{plain}-{digest(text)[:8]}.yaml"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, f"{text.rstrip()}\n".encode())
+    return path
+
+
+def micro_batches(asked: argparse.Namespace) -> None:
+    """Write `micro=k` of a plan, samples of a micro-batch, as the micro-batches of this batch."""
+    said = getattr(asked, "plan", None)
+    plans = [said] if isinstance(said, str) else list(said or ())
+    if not any("micro=" in plan for plan in plans):
+        return
+    from oracle.ask.largest import in_micro_batches
+
+    if not isinstance(getattr(asked, "batch", None), int):
+        raise Usage("`micro=` of a plan needs --batch B, a number, which it cuts")
+    written = [in_micro_batches(plan, asked.batch) for plan in plans]
+    asked.plan = written[0] if isinstance(said, str) else written

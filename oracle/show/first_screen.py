@@ -1,0 +1,316 @@
+"""The first screen of a ranking: the answer, what it rests on, the other plans, what to type next.
+
+It takes at most `SCREEN` lines of 80 columns. Where it would take more, plans that are far behind
+and facts that another command shows as well are left out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from oracle.plan.names import short_names
+from oracle.predict.estimate import Estimate
+from oracle.predict.rates import tokens
+from oracle.show.placing import otherwise, placed
+from oracle.show.plan_words import legend, plan_in_words, software_in_words
+from oracle.show.rates import epoch, rate
+from oracle.show.reading import SEEN
+from oracle.show.terminal import fit, laid_out, width
+from oracle.show.text import (
+    SUPERLATIVES,
+    bounds,
+    options_of,
+    parts,
+    reads,
+    room,
+    source,
+    training_lines,
+    why_not,
+)
+from oracle.show.training import tried
+from oracle.spec.units import show
+
+if TYPE_CHECKING:
+    from oracle.ask.batches import Tried
+    from oracle.ask.ranking import Ranking
+    from oracle.run.target import Training
+
+SCREEN = 18  # lines
+USUAL = 5  # plans that are listed where nobody asked for more
+FEWEST = 2  # plans that are listed whatever else there is to say
+CLOSE = 0.01  # of each other, plans of which the simplest comes first
+MATTERS = 0.03  # of a step, from where it matters what a part of it stands on
+BASES = ("assumed", "datasheet", "fitted", "measured")  # the weakest first
+HEADS = ("#", "plan", "step", "memory", "basis", "fastest?", "slower by")
+STANDS = {
+    "assumed": "assumed", "datasheet": "from the datasheet", "fitted": "fitted to measurements",
+    "measured": "measured",
+}  # fmt: skip
+
+
+def ranking_text(
+    ranking: Ranking, asked: Any = None, whole: Training | None = None,
+    batches: Sequence[Tried] = (), also: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Return what is best, whether it fits, how sure that is, why not the others, what next."""
+    shown = ranking.estimate
+    if not len(shown):
+        lines = [
+            f"Nothing fits: none of {ranking.tried} combinations of strategies.",
+            question(ranking.misses, ranking),
+            *map(fit, otherwise(ranking.misses)),
+            "",
+        ]
+        return "\n".join([*lines, *_nothing_fits(ranking, asked)])
+    likely = ranking.likely_best()
+    facts = [
+        fit(_answer(ranking, whole)),
+        question(shown, ranking),
+        *map(fit, otherwise(shown)),
+        fact("  plan", shown.plans[0]),
+        fact("  time", _range(shown) + epoch(shown, 0)),
+        fact("  speed", rate(shown, 0).partition(", HFU")[0]),
+        fact("  memory", room(shown, 0)),
+        *_riskier(ranking),
+        *waiting(shown),
+        fact("  limits", bounds(shown, 0)),
+        *training_lines(whole, brief=True),
+        *([fact("  batches", tried(batches))] if batches else []),
+        *map(fit, placed(shown)),
+        *map(fit, also),
+        fact("  trust", _trust(ranking, likely)),
+    ]
+    everything = asked is not None and getattr(asked, "everything", False)
+    end = [fit(_counts(ranking))]
+    if everything:
+        end += ["", "These do not fit:", *_misses(ranking.misses)]
+    if verbose := getattr(asked, "verbose", False):
+        end += [fit(f" {row}  {plan}", 4) for row, plan in enumerate(shown.plans, 1)]
+    if asked is not None:
+        end += following(ranking, asked, simple=whole is None and not batches)
+    if everything or verbose or len(shown) > USUAL:
+        return "\n".join([*facts, *ranking_table(shown, likely), *end])
+    return "\n".join(_on_a_screen(facts, shown, likely, end))
+
+
+def fact(label: str, text: str) -> str:
+    """Return a line of the answer: what it is about, then what is known."""
+    return fit(f"{label:<12}{text}", 12)
+
+
+def _on_a_screen(
+    facts: list[str], shown: Estimate, likely: Any, end: list[str]
+) -> list[str]:  # fmt: skip
+    """Return the lines without what does not fit on a screen, the last plans first."""
+    rows, spared = len(shown), ["  failures", "  faster", "  reads", "  limits"]
+    while True:
+        lines = "\n".join([*facts, *ranking_table(shown, likely, rows), *end]).split("\n")
+        if len(lines) <= SCREEN or (rows <= FEWEST and not spared):
+            return lines
+        if rows > FEWEST + 1 or not spared:
+            rows -= 1
+            continue
+        label = spared.pop()
+        facts = [text for text in facts if not text.startswith(label)]
+
+
+def _answer(ranking: Ranking, whole: Training | None) -> str:
+    """Return the answer in a line: how long a step takes, under which plan."""
+    shown = ranking.estimate
+    text = f"{_superlative(ranking, whole)}: {show(float(shown.seconds[0]), 's')} a step with "
+    return text + plan_in_words(shown.plans[0], width() - len(text))
+
+
+def _range(shown: Estimate) -> str:
+    """Return between what a step takes, nine times of ten."""
+    low, high = float(shown.seconds_low[0]), float(shown.seconds_high[0])
+    if low == high:
+        return f"{show(low, 's')} a step"
+    return f"{show(low, 's')} to {show(high, 's')} (90\u00a0%)"
+
+
+def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
+    """Return what the first plan is the first in."""
+    seconds = ranking.estimate.seconds
+    late = seconds[0] > (1 + CLOSE) * seconds.min()
+    if ranking.objective == "time" and whole is not None and whole.goodput.known and late:
+        return "First to end"
+    return SUPERLATIVES[ranking.objective].capitalize().replace("\u00a0", " ")
+
+
+def question(shown: Estimate, ranking: Ranking) -> str:
+    """Return what was asked: the model, the machine, the batch, how it is trained and by what."""
+    model, system, options = shown.model, shown.system, shown.options
+    length = tokens(model)
+    data = f" of {model.dataset.name}" if model.dataset else ""
+    batch = f"{ranking.batch:,} × {length:,.0f} tokens" if length else (
+        f"{ranking.batch:,} sample{'s' * (ranking.batch > 1)}{data}")  # fmt: skip
+    runs = "ideal assumptions" if options.ideal else software_in_words(options.software)
+    listed = ", launchable or not" if options.any_plan and not options.ideal else ""
+    how = f"{options.precision}, {options.optimizer_text}, {runs}{listed}"
+    return fit(f"{model.title or model.name} on {ranking.devices:,} "
+               f"device{'s' * (ranking.devices > 1)} of {system.title or system.name}, "
+               f"{batch} a step, {how}")  # fmt: skip
+
+
+def waiting(shown: Estimate) -> list[str]:
+    """Return a line on reading, where a step waits for its samples or nobody knows."""
+    read = shown.reading[0]
+    if shown.options.ideal or (read is not None and read["exposed"] <= SEEN * shown.seconds[0]):
+        return []
+    return reads(shown, 0, lines=1)
+
+
+def _riskier(ranking: Ranking) -> list[str]:
+    """Return a line on a plan that is faster and may run out of memory."""
+    risky = ranking.riskier
+    if not len(risky):
+        return []
+    fits = float(risky.fits[0])
+    risk = min(1 - fits + 0.005, 0.99)
+    return [fact("  faster", f"{show(risky.seconds[0], 's')} a step, but fits with "
+                 f"{_percent(fits)} only: --risk {risk:.2f} puts it first")]  # fmt: skip
+
+
+def bases(shown: Estimate, row: int) -> dict[str, str]:
+    """Return what a plan's kernels stand on, and its network where it matters."""
+    if shown.options.ideal:
+        return {"kernels": "assumed"}
+    talk = sum(message["exposed"] for message in shown.exchange[row])
+    kinds = ["kernels", *(["network"] if talk > MATTERS * shown.seconds[row] else [])]
+    stands = {kind: source(shown, row, kind).get("origin", "") for kind in kinds}
+    return {kind: origin for kind, origin in stands.items() if origin in BASES}
+
+
+def basis(shown: Estimate, row: int) -> str:
+    """Return the weakest of what matters in a plan's time."""
+    return min(bases(shown, row).values(), key=BASES.index, default="fitted")
+
+
+def _trust(ranking: Ranking, likely: Any) -> str:
+    """Return how sure the answer is, and what to do about it, as a sentence."""
+    shown = ranking.estimate
+    if shown.options.ideal:
+        return "the published equations as they are: no interval, no probability"
+    stands: dict[str, list[str]] = {}
+    for kind, origin in bases(shown, 0).items():
+        stands.setdefault(STANDS[origin], []).append(kind)
+    said = [", ".join(f"{' and '.join(kinds)} {words}" for words, kinds in stands.items())]
+    if any(source(shown, 0, kind).get("outside") for kind in bases(shown, 0)):
+        said[0] += ", in part beyond their range"
+    if behind := _behind(ranking):
+        said.append(behind)
+    if ranking.tied:
+        rival = shown.plans.index(ranking.tied[1]) + 1
+        measure = f": measure {ranking.measure[0]} to decide" if ranking.measure else ""
+        said.append(f"1 and {rival} are too close to call{measure}")
+        return "; ".join(said)
+    if len(likely) > 1:
+        word = "the best" if ranking.objective == "time" else "the fastest"
+        said.append(f"{word} of all with {_percent(likely[0])}")
+    if basis(shown, 0) in ("assumed", "datasheet"):
+        said.append("`oracle measure machine` replaces guesses")
+    return "; ".join(said)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%"
+
+
+def _behind(ranking: Ranking) -> str:
+    """Return how little the first plan, the simplest, is behind the fastest, where it is."""
+    shown, least = ranking.estimate, ranking.fastest.seconds
+    if ranking.objective != "time" or not shown.seconds[0] > least[0] * (1 + 1e-9):
+        return ""
+    percent = 100 * max(shown.seconds[0] / least[0] - 1, 0.001)
+    return f"the simplest plan within {percent:.1f}\u00a0% of the fastest"
+
+
+def ranking_table(shown: Estimate, likely: Any, most: int | None = None) -> list[str]:
+    """Return the head, a line for each plan, and what letters in their names stand for."""
+    first, names = parts(shown, 0), short_names(shown.plans[:most])
+    rows: list[tuple[str, ...]] = [
+        ("#", "plan", "step", "memory", "basis", "fastest?", "slower by")
+    ]
+    for row, name in enumerate(names):
+        why = "" if row == 0 else why_not(first, parts(shown, row))
+        rows.append((str(row + 1), name, show(shown.seconds[row], "s"),
+                     show(shown.memory[row], "B"), basis(shown, row), _percent(likely[row]),
+                     why))  # fmt: skip
+    align = "><>><><"
+    for column in (4, -1):  # what a row is spared where it is too long: the answer has the first
+        if sum(max(map(len, cells)) + 2 for cells in zip(*rows, strict=True)) - 1 > width():
+            rows = [(*row[:column], *row[column:][1:]) for row in rows]
+            align = align[:column] + align[column:][1:]
+    table = laid_out(rows, align, " ")
+    words = legend(shown.plans[:most], "\u00a0")
+    return [*table, *([fit(f"     {words}", 5)] if words else [])]
+
+
+def _counts(ranking: Ranking) -> str:
+    """Return how many combinations of strategies there are, and what became of each."""
+    missed = ranking.tried - ranking.fitting
+    return (f"{ranking.tried + ranking.slower:,} combinations: {ranking.fitting:,} "
+            f"fit and compete, {ranking.slower:,} cannot win, {missed:,} do not fit")  # fmt: skip
+
+
+def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
+    lines = ["Nearest misses:", *_misses(ranking.misses), ""]
+    if ranking.wanted is not None:
+        lines.append("No knob makes room: one sample's largest layer alone takes "
+                     f"{ranking.wanted:.2g} times what a device has.")  # fmt: skip
+    enough, elsewhere = (getattr(asked, name, None) for name in ("enough", "elsewhere"))
+    if elsewhere is not None:
+        lines.append(f"More can lie outside the devices under --software {elsewhere}: it fits so.")
+    if enough is not None:
+        lines.append(f"It fits on {enough} devices: --devices {enough}")
+    elif elsewhere is None:
+        lines.append("Try more devices, a smaller batch, or a narrower --precision.")
+    return lines
+
+
+def _misses(misses: Estimate) -> list[str]:
+    lines = []
+    for plan, broken in zip(misses.plans, misses.broken, strict=True):
+        lines.append(fit(f"  {plan}", 4))
+        lines += [fit(f"    {words}", 6) for words in broken]
+    return lines
+
+
+def following(ranking: Ranking, asked: Any, simple: bool) -> list[str]:
+    """Return the next command: `explain` with the same words, or with the plan where it must."""
+    which = ["--devices", str(ranking.devices)] if simple else ["--plan", ranking.best.plan]
+    words = [("oracle explain",), (asked.model,), (asked.system,), which,
+             ("--batch", str(ranking.batch))]  # fmt: skip
+    return [command([*words, *grouped(options_of(asked, "explain"))])]
+
+
+def grouped(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of a command line, each option with what stands behind it.
+
+    >>> grouped(["resnet50", "--batch", "64", "--ideal"])
+    [['resnet50'], ['--batch', '64'], ['--ideal']]
+    """
+    groups: list[list[str]] = []
+    for word in words:
+        behind = groups and groups[-1][0].startswith("-") and len(groups[-1]) == 1
+        if behind and not word.startswith("-") and "=" not in groups[-1][0]:
+            groups[-1].append(word)
+        else:
+            groups.append([word])
+    return groups
+
+
+def command(words: Sequence[Sequence[str]]) -> str:
+    """Return a command to copy, on as many lines as it takes; a flag stays with its value."""
+    groups = [words[0][0], *map(shlex.join, words[1:])]
+    lines = [f"next: {groups[0]}"]
+    for group in groups[1:]:
+        if len(lines[-1]) + len(group) + 3 > width():
+            lines[-1] += " \\"
+            lines.append(f"        {group}")
+        else:
+            lines[-1] += f" {group}"
+    return "\n".join(lines)
