@@ -156,11 +156,9 @@ class Stage:
     def place(self, chunk: int) -> int:
         """Where a chunk stands among those of all stages."""
         stage_count = self.load.stages.devices
-        return (
-            0
-            if stage_count == 1
-            else SCHEDULES[self.schedule].place(chunk, self.stage, stage_count)
-        )
+        if stage_count == 1:
+            return 0
+        return SCHEDULES[self.schedule].place(chunk, self.stage, stage_count)
 
     def name(self, row: int, copy: int) -> str:
         word = self.model.names[row]

@@ -333,11 +333,8 @@ def _message(part_messages: Sequence[Priced], mask: Flags) -> Priced:
     faces = np.arange(len(lead))
 
     def leading(name: str) -> Array:
-        rows = [
-            np.broadcast_to(getattr(part_message, name), lead.shape)
-            for part_message in part_messages
-        ]
-        return np.stack(rows)[lead, faces]
+        rows = (getattr(part_message, name) for part_message in part_messages)
+        return np.stack([np.broadcast_to(row, lead.shape) for row in rows])[lead, faces]
 
     starts = np.cumsum([0, *(len(part_message.names) for part_message in part_messages)])
     kinds = len(message.groups.patterns)
@@ -348,9 +345,8 @@ def _message(part_messages: Sequence[Priced], mask: Flags) -> Priced:
         name: tuple(word for part_message in part_messages for word in getattr(part_message, name))
         for name in ("names", "full", "origins")
     }
-    every |= {
-        name: leading(name) for name in ("phi", "rough", "outside", "logged", "between", "varies")
-    }
+    led = ("phi", "rough", "outside", "logged", "between", "varies")
+    every |= {name: leading(name) for name in led}
     every |= {name: _slowest([getattr(part_message, name) for part_message in part_messages], mask)
             for name in ("calls", "seconds", "exposed", "longer", "ahead",
                          "ahead_calls")}  # fmt: skip
