@@ -117,11 +117,11 @@ def with_levels(text: str, old: Sequence[Level], new: Sequence[Level]) -> str:
     Raises a ValueError where the text has no block of levels, one to an item.
     """
     before, found, after = _cut(text, "levels")
-    items = re.split(r"^(?= {0,20}- )", found, flags=re.MULTILINE)
-    indent = {len(item) - len(item.lstrip(" ")) for item in items[1:]}
-    if len(items) != len(old) + 1 or len(indent) != 1:
+    first = re.search(r"^ {0,20}(?=- )", found, flags=re.MULTILINE)
+    margin = first[0] if first else ""
+    items = re.split(rf"^(?={margin}- )", found, flags=re.MULTILINE)
+    if len(items) != len(old) + 1:
         raise ValueError("its levels are not written one to an item")
-    margin = " " * indent.pop()
     kept = {level.name: (level, item) for level, item in zip(old, items[1:], strict=True)}
     written = [
         kept[level.name][1] if kept.get(level.name, (None,))[0] == level
