@@ -10,8 +10,9 @@ import os
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from oracle.spec.catalogue import is_path
 from oracle.spec.system import Calibrated, Level, Library
@@ -134,7 +135,18 @@ def with_levels(text: str, old: Sequence[Level], new: Sequence[Level]) -> str:
     return before + items[0] + "".join(written) + after
 
 
-def _item(value: float | str) -> str:
+# of fields of what was measured by nodes
+UNITS = {"bandwidth": "B/s", "low": "B/s", "high": "B/s", "size": "B", "beside": "s"}
+
+
+def _item(value: Any) -> str:
+    """A value as an item of a list; of a measurement its fields that are not the usual ones."""
+    if is_dataclass(value):
+        told = {field.name: getattr(value, field.name) for field in fields(value)
+                if getattr(value, field.name) != field.default}  # fmt: skip
+        words = (f"{name}: {quantity(number, UNITS[name]) if name in UNITS else number}"
+                 for name, number in told.items())  # fmt: skip
+        return f"{{{', '.join(words)}}}"
     return value if isinstance(value, str) else f"{value:g}"
 
 
