@@ -9,11 +9,10 @@ answer names can be typed as they stand.
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from oracle.commands.parser import Usage
-from oracle.spec.files import read_json
+from oracle.spec.files import cache_folder, read_json, write
 
 
 def foreign_format(path: Path) -> str:
@@ -30,12 +29,12 @@ def foreign_format(path: Path) -> str:
     return "huggingface" if foreign else ""
 
 
-def read_foreign(asked: argparse.Namespace) -> list[str]:
+def read_foreign(request: argparse.Namespace) -> list[str]:
     """Put a spec in place of another tool's model, and return how it was read, in lines."""
-    said = getattr(asked, "model", None)
-    if not isinstance(said, str) or not said or said == "-":
+    model_name = getattr(request, "model", None)
+    if not isinstance(model_name, str) or not model_name or model_name == "-":
         return []
-    name, comma, changes = said.partition(",")
+    name, comma, changes = model_name.partition(",")
     path = Path(name)
     path = path / "config.json" if path.is_dir() else path
     if not path.is_file() or not (kind := foreign_format(path)):
@@ -44,18 +43,18 @@ def read_foreign(asked: argparse.Namespace) -> list[str]:
     from oracle.readers.importers import importer
     from oracle.readers.spec_text import spec_text
 
-    tokens = getattr(asked, "sequence", None)
-    found = importer(kind).read(str(path), sample=None, tokens=tokens, name="", trust=False)
+    tokens = getattr(request, "sequence", None)
+    imported = importer(kind).read(str(path), sample=None, tokens=tokens, name="", trust=False)
     if tokens:
-        asked.sequence = None
-    parameters = model(found.spec).parameters
+        request.sequence = None
+    parameters = model(imported.spec).parameters
     title = path.resolve().parent.name if path.name == "config.json" else path.stem
-    kept = keep(spec_text(found.spec), str(found.spec.get("name") or title))
-    asked.model = f"{kept}{comma}{changes}"
+    spec_path = keep(spec_text(imported.spec), str(imported.spec.get("name") or title))
+    request.model = f"{spec_path}{comma}{changes}"
     command = f"oracle import {kind} {path}{f' --tokens {tokens}' * bool(tokens)}"
     return [
         f"read {path} as `{command}` does: {parameters:,.0f} parameters",
-        *(f"note: {note}" for note in found.notes),
+        *(f"note: {note}" for note in imported.notes),
         f"to change it: {command} -o my-model.yaml",
     ]
 
@@ -63,26 +62,24 @@ def read_foreign(asked: argparse.Namespace) -> list[str]:
 def keep(text: str, name: str) -> Path:
     """Write a spec into the user's cache, unless it is there, and return where."""
     from oracle.spec.catalogue import digest
-    from oracle.spec.files import write
 
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     plain = "".join(char if char.isalnum() or char in ".-_" else "-" for char in name)
-    path = Path(home) / "oracle" / "models" / f"{plain}-{digest(text)[:8]}.yaml"
+    path = cache_folder() / "models" / f"{plain}-{digest(text)[:8]}.yaml"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, f"{text.rstrip()}\n".encode())
     return path
 
 
-def micro_batches(asked: argparse.Namespace) -> None:
+def micro_batches(request: argparse.Namespace) -> None:
     """Write `micro=k` of a plan, samples of a micro-batch, as the micro-batches of this batch."""
-    said = getattr(asked, "plan", None)
-    plans = [said] if isinstance(said, str) else list(said or ())
+    asked_plan = getattr(request, "plan", None)
+    plans = [asked_plan] if isinstance(asked_plan, str) else list(asked_plan or ())
     if not any("micro=" in plan for plan in plans):
         return
     from oracle.ask.largest import in_micro_batches
 
-    if not isinstance(getattr(asked, "batch", None), int):
+    if not isinstance(getattr(request, "batch", None), int):
         raise Usage("`micro=` of a plan needs --batch B, a number, which it cuts")
-    written = [in_micro_batches(plan, asked.batch) for plan in plans]
-    asked.plan = written[0] if isinstance(said, str) else written
+    written = [in_micro_batches(plan, request.batch) for plan in plans]
+    request.plan = written[0] if isinstance(asked_plan, str) else written

@@ -77,10 +77,10 @@ def numbers_of(system: System, used: System, slots: tuple[int, ...]) -> tuple[in
 
 def _used(system: System, plan: Plan) -> Iterator[tuple[Array, tuple[int, ...]]]:
     """Rows of plans, and the devices of a unit of each level that their jobs use."""
-    units, whole = units_of(system), counts_of(system)
+    units, all_devices = units_of(system), counts_of(system)
     rows = np.arange(len(plan))
     if not any(unit.placement == ALIGNED or unit.most < unit.devices for unit in units):
-        yield rows, whole
+        yield rows, all_devices
         return
     blocks = np.hstack([plan.devices, *_blocks(plan)])
     first, kind = distinct(blocks)
@@ -153,19 +153,19 @@ def _filled(
 def taken(system: System, plan: Plan) -> tuple[Taken, ...]:
     """What one plan's job takes of the units of each level on which devices stay idle for it."""
     used, devices = as_used(system, plan), int(plan.devices[0, 0])
-    found = []
-    for here, level, unit in zip(used.levels, system.levels, units_of(system), strict=True):
-        count = -(-devices // here.devices)
-        last = devices - (count - 1) * here.devices
-        partly = here.devices < level.devices
-        if count == 1 or not (partly or (unit.placement == ALIGNED and last < here.devices)):
+    of_levels = []
+    for used_level, level, unit in zip(used.levels, system.levels, units_of(system), strict=True):
+        count = -(-devices // used_level.devices)
+        last = devices - (count - 1) * used_level.devices
+        partly = used_level.devices < level.devices
+        if count == 1 or not (partly or (unit.placement == ALIGNED and last < used_level.devices)):
             continue
-        idle = f"{here.devices} to {level.devices - 1} of each {level.name}" if partly else ""
-        if last < here.devices:
+        idle = f"{used_level.devices} to {level.devices - 1} of each {level.name}" if partly else ""
+        if last < used_level.devices:
             begin = f"{idle}, and " if idle else ""
             idle = f"{begin}{last} to {level.devices - 1} of the last {level.name}"
-        found.append(Taken(level.name, level.devices, here.devices, count, idle))
-    return tuple(found)
+        of_levels.append(Taken(level.name, level.devices, used_level.devices, count, idle))
+    return tuple(of_levels)
 
 
 def units_taken(system: System, plan: Plan) -> dict[str, list[dict[str, object]]]:

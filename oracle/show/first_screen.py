@@ -51,48 +51,48 @@ STANDS = {
 
 
 def ranking_text(
-    ranking: Ranking, asked: Any = None, whole: Training | None = None,
+    ranking: Ranking, request: Any = None, training: Training | None = None,
     batches: Sequence[Tried] = (), also: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Return what is best, whether it fits, how sure that is, why not the others, what next."""
-    shown = ranking.estimate
-    if not len(shown):
+    estimate = ranking.estimate
+    if not len(estimate):
         lines = [
             f"Nothing fits: none of {ranking.tried} combinations of strategies.",
             question(ranking.misses, ranking),
             *map(fit, otherwise(ranking.misses)),
             "",
         ]
-        return "\n".join([*lines, *_nothing_fits(ranking, asked)])
+        return "\n".join([*lines, *_nothing_fits(ranking, request)])
     likely = ranking.likely_best()
     facts = [
-        fit(_answer(ranking, whole)),
-        question(shown, ranking),
-        *map(fit, otherwise(shown)),
-        fact("  plan", shown.plans[0]),
-        fact("  time", _range(shown) + epoch(shown, 0)),
-        fact("  speed", rate(shown, 0).partition(", HFU")[0]),
-        fact("  memory", room(shown, 0)),
+        fit(_answer(ranking, training)),
+        question(estimate, ranking),
+        *map(fit, otherwise(estimate)),
+        fact("  plan", estimate.plans[0]),
+        fact("  time", _range(estimate) + epoch(estimate, 0)),
+        fact("  speed", rate(estimate, 0).partition(", HFU")[0]),
+        fact("  memory", room(estimate, 0)),
         *_riskier(ranking),
-        *waiting(shown),
-        fact("  limits", bounds(shown, 0)),
-        *training_lines(whole, brief=True),
+        *waiting(estimate),
+        fact("  limits", bounds(estimate, 0)),
+        *training_lines(training, brief=True),
         *([fact("  batches", tried(batches))] if batches else []),
-        *map(fit, placed(shown)),
+        *map(fit, placed(estimate)),
         *map(fit, also),
         fact("  trust", _trust(ranking, likely)),
     ]
-    everything = asked is not None and getattr(asked, "everything", False)
+    everything = request is not None and getattr(request, "everything", False)
     end = [fit(_counts(ranking))]
     if everything:
         end += ["", "These do not fit:", *_misses(ranking.misses)]
-    if verbose := getattr(asked, "verbose", False):
-        end += [fit(f" {row}  {plan}", 4) for row, plan in enumerate(shown.plans, 1)]
-    if asked is not None:
-        end += following(ranking, asked, simple=whole is None and not batches)
-    if everything or verbose or len(shown) > USUAL:
-        return "\n".join([*facts, *ranking_table(shown, likely), *end])
-    return "\n".join(_on_a_screen(facts, shown, likely, end))
+    if verbose := getattr(request, "verbose", False):
+        end += [fit(f" {row}  {plan}", 4) for row, plan in enumerate(estimate.plans, 1)]
+    if request is not None:
+        end += following(ranking, request, simple=training is None and not batches)
+    if everything or verbose or len(estimate) > USUAL:
+        return "\n".join([*facts, *ranking_table(estimate, likely), *end])
+    return "\n".join(_on_a_screen(facts, estimate, likely, end))
 
 
 def fact(label: str, text: str) -> str:
@@ -100,13 +100,11 @@ def fact(label: str, text: str) -> str:
     return fit(f"{label:<12}{text}", 12)
 
 
-def _on_a_screen(
-    facts: list[str], shown: Estimate, likely: Any, end: list[str]
-) -> list[str]:  # fmt: skip
+def _on_a_screen(facts: list[str], estimate: Estimate, likely: Any, end: list[str]) -> list[str]:
     """Return the lines without what does not fit on a screen, the last plans first."""
-    rows, spared = len(shown), ["  failures", "  faster", "  reads", "  limits"]
+    rows, spared = len(estimate), ["  failures", "  faster", "  reads", "  limits"]
     while True:
-        lines = "\n".join([*facts, *ranking_table(shown, likely, rows), *end]).split("\n")
+        lines = "\n".join([*facts, *ranking_table(estimate, likely, rows), *end]).split("\n")
         if len(lines) <= SCREEN or (rows <= FEWEST and not spared):
             return lines
         if rows > FEWEST + 1 or not spared:
@@ -116,33 +114,35 @@ def _on_a_screen(
         facts = [text for text in facts if not text.startswith(label)]
 
 
-def _answer(ranking: Ranking, whole: Training | None) -> str:
+def _answer(ranking: Ranking, training: Training | None) -> str:
     """Return the answer in a line: how long a step takes, under which plan."""
-    shown = ranking.estimate
-    text = f"{_superlative(ranking, whole)}: {show(float(shown.seconds[0]), 's')} a step with "
-    return text + plan_in_words(shown.plans[0], width() - len(text))
+    estimate = ranking.estimate
+    text = (
+        f"{_superlative(ranking, training)}: {show(float(estimate.seconds[0]), 's')} a step with "
+    )
+    return text + plan_in_words(estimate.plans[0], width() - len(text))
 
 
-def _range(shown: Estimate) -> str:
+def _range(estimate: Estimate) -> str:
     """Return between what a step takes, nine times of ten."""
-    low, high = float(shown.seconds_low[0]), float(shown.seconds_high[0])
+    low, high = float(estimate.seconds_low[0]), float(estimate.seconds_high[0])
     if low == high:
         return f"{show(low, 's')} a step"
     return f"{show(low, 's')} to {show(high, 's')} (90\u00a0%)"
 
 
-def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
+def _superlative(ranking: Ranking, training: Training | None = None) -> str:
     """Return what the first plan is the first in."""
     seconds = ranking.estimate.seconds
     late = seconds[0] > (1 + CLOSE) * seconds.min()
-    if ranking.objective == "time" and whole is not None and whole.goodput.known and late:
+    if ranking.objective == "time" and training is not None and training.goodput.known and late:
         return "First to end"
     return SUPERLATIVES[ranking.objective].capitalize().replace("\u00a0", " ")
 
 
-def question(shown: Estimate, ranking: Ranking) -> str:
+def question(estimate: Estimate, ranking: Ranking) -> str:
     """Return what was asked: the model, the machine, the batch, how it is trained and by what."""
-    model, system, options = shown.model, shown.system, shown.options
+    model, system, options = estimate.model, estimate.system, estimate.options
     length = tokens(model)
     data = f" of {model.dataset.name}" if model.dataset else ""
     batch = f"{ranking.batch:,} × {length:,.0f} tokens" if length else (
@@ -155,12 +155,14 @@ def question(shown: Estimate, ranking: Ranking) -> str:
                f"{batch} a step, {how}")  # fmt: skip
 
 
-def waiting(shown: Estimate) -> list[str]:
+def waiting(estimate: Estimate) -> list[str]:
     """Return a line on reading, where a step waits for its samples or nobody knows."""
-    read = shown.reading[0]
-    if shown.options.ideal or (read is not None and read["exposed"] <= SEEN * shown.seconds[0]):
+    read = estimate.reading[0]
+    if estimate.options.ideal or (
+        read is not None and read["exposed"] <= SEEN * estimate.seconds[0]
+    ):
         return []
-    return reads(shown, 0, lines=1)
+    return reads(estimate, 0, lines=1)
 
 
 def _riskier(ranking: Ranking) -> list[str]:
@@ -174,45 +176,45 @@ def _riskier(ranking: Ranking) -> list[str]:
                  f"{_percent(fits)} only: --risk {risk:.2f} puts it first")]  # fmt: skip
 
 
-def bases(shown: Estimate, row: int) -> dict[str, str]:
+def bases(estimate: Estimate, row: int) -> dict[str, str]:
     """Return what a plan's kernels stand on, and its network where it matters."""
-    if shown.options.ideal:
+    if estimate.options.ideal:
         return {"kernels": "assumed"}
-    talk = sum(message["exposed"] for message in shown.exchange[row])
-    kinds = ["kernels", *(["network"] if talk > MATTERS * shown.seconds[row] else [])]
-    stands = {kind: source(shown, row, kind).get("origin", "") for kind in kinds}
+    talk = sum(message["exposed"] for message in estimate.exchange[row])
+    kinds = ["kernels", *(["network"] if talk > MATTERS * estimate.seconds[row] else [])]
+    stands = {kind: source(estimate, row, kind).get("origin", "") for kind in kinds}
     return {kind: origin for kind, origin in stands.items() if origin in BASES}
 
 
-def basis(shown: Estimate, row: int) -> str:
+def basis(estimate: Estimate, row: int) -> str:
     """Return the weakest of what matters in a plan's time."""
-    return min(bases(shown, row).values(), key=BASES.index, default="fitted")
+    return min(bases(estimate, row).values(), key=BASES.index, default="fitted")
 
 
 def _trust(ranking: Ranking, likely: Any) -> str:
     """Return how sure the answer is, and what to do about it, as a sentence."""
-    shown = ranking.estimate
-    if shown.options.ideal:
+    estimate = ranking.estimate
+    if estimate.options.ideal:
         return "the published equations as they are: no interval, no probability"
     stands: dict[str, list[str]] = {}
-    for kind, origin in bases(shown, 0).items():
+    for kind, origin in bases(estimate, 0).items():
         stands.setdefault(STANDS[origin], []).append(kind)
-    said = [", ".join(f"{' and '.join(kinds)} {words}" for words, kinds in stands.items())]
-    if any(source(shown, 0, kind).get("outside") for kind in bases(shown, 0)):
-        said[0] += ", in part beyond their range"
+    sentences = [", ".join(f"{' and '.join(kinds)} {words}" for words, kinds in stands.items())]
+    if any(source(estimate, 0, kind).get("outside") for kind in bases(estimate, 0)):
+        sentences[0] += ", in part beyond their range"
     if behind := _behind(ranking):
-        said.append(behind)
+        sentences.append(behind)
     if ranking.tied:
-        rival = shown.plans.index(ranking.tied[1]) + 1
+        rival = estimate.plans.index(ranking.tied[1]) + 1
         measure = f": measure {ranking.measure[0]} to decide" if ranking.measure else ""
-        said.append(f"1 and {rival} are too close to call{measure}")
-        return "; ".join(said)
+        sentences.append(f"1 and {rival} are too close to call{measure}")
+        return "; ".join(sentences)
     if len(likely) > 1:
         word = "the best" if ranking.objective == "time" else "the fastest"
-        said.append(f"{word} of all with {_percent(likely[0])}")
-    if basis(shown, 0) in ("assumed", "datasheet"):
-        said.append("`oracle measure machine` replaces guesses")
-    return "; ".join(said)
+        sentences.append(f"{word} of all with {_percent(likely[0])}")
+    if basis(estimate, 0) in ("assumed", "datasheet"):
+        sentences.append("`oracle measure machine` replaces guesses")
+    return "; ".join(sentences)
 
 
 def _percent(share: float) -> str:
@@ -221,23 +223,21 @@ def _percent(share: float) -> str:
 
 def _behind(ranking: Ranking) -> str:
     """Return how little the first plan, the simplest, is behind the fastest, where it is."""
-    shown, least = ranking.estimate, ranking.fastest.seconds
-    if ranking.objective != "time" or not shown.seconds[0] > least[0] * (1 + 1e-9):
+    estimate, fastest_seconds = ranking.estimate, ranking.fastest.seconds
+    if ranking.objective != "time" or not estimate.seconds[0] > fastest_seconds[0] * (1 + 1e-9):
         return ""
-    percent = 100 * max(shown.seconds[0] / least[0] - 1, 0.001)
+    percent = 100 * max(estimate.seconds[0] / fastest_seconds[0] - 1, 0.001)
     return f"the simplest plan within {percent:.1f}\u00a0% of the fastest"
 
 
-def ranking_table(shown: Estimate, likely: Any, most: int | None = None) -> list[str]:
+def ranking_table(estimate: Estimate, likely: Any, plan_count: int | None = None) -> list[str]:
     """Return the head, a line for each plan, and what letters in their names stand for."""
-    first, names = parts(shown, 0), short_names(shown.plans[:most])
-    rows: list[tuple[str, ...]] = [
-        ("#", "plan", "step", "memory", "basis", "fastest?", "slower by")
-    ]
+    first, names = parts(estimate, 0), short_names(estimate.plans[:plan_count])
+    rows: list[tuple[str, ...]] = [HEADS]
     for row, name in enumerate(names):
-        why = "" if row == 0 else why_not(first, parts(shown, row))
-        rows.append((str(row + 1), name, show(shown.seconds[row], "s"),
-                     show(shown.memory[row], "B"), basis(shown, row), _percent(likely[row]),
+        why = "" if row == 0 else why_not(first, parts(estimate, row))
+        rows.append((str(row + 1), name, show(estimate.seconds[row], "s"),
+                     show(estimate.memory[row], "B"), basis(estimate, row), _percent(likely[row]),
                      why))  # fmt: skip
     align = "><>><><"
     for column in (4, -1):  # what a row is spared where it is too long: the answer has the first
@@ -245,7 +245,7 @@ def ranking_table(shown: Estimate, likely: Any, most: int | None = None) -> list
             rows = [(*row[:column], *row[column:][1:]) for row in rows]
             align = align[:column] + align[column:][1:]
     table = laid_out(rows, align, " ")
-    words = legend(shown.plans[:most], "\u00a0")
+    words = legend(estimate.plans[:plan_count], "\u00a0")
     return [*table, *([fit(f"     {words}", 5)] if words else [])]
 
 
@@ -256,12 +256,12 @@ def _counts(ranking: Ranking) -> str:
             f"fit and compete, {ranking.slower:,} cannot win, {missed:,} do not fit")  # fmt: skip
 
 
-def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
+def _nothing_fits(ranking: Ranking, request: Any) -> list[str]:
     lines = ["Nearest misses:", *_misses(ranking.misses), ""]
     if ranking.wanted is not None:
         lines.append("No knob makes room: one sample's largest layer alone takes "
                      f"{ranking.wanted:.2g} times what a device has.")  # fmt: skip
-    enough, elsewhere = (getattr(asked, name, None) for name in ("enough", "elsewhere"))
+    enough, elsewhere = (getattr(request, name, None) for name in ("enough", "elsewhere"))
     if elsewhere is not None:
         lines.append(f"More can lie outside the devices under --software {elsewhere}: it fits so.")
     if enough is not None:
@@ -279,12 +279,12 @@ def _misses(misses: Estimate) -> list[str]:
     return lines
 
 
-def following(ranking: Ranking, asked: Any, simple: bool) -> list[str]:
+def following(ranking: Ranking, request: Any, simple: bool) -> list[str]:
     """Return the next command: `explain` with the same words, or with the plan where it must."""
     which = ["--devices", str(ranking.devices)] if simple else ["--plan", ranking.best.plan]
-    words = [("oracle explain",), (asked.model,), (asked.system,), which,
+    words = [("oracle explain",), (request.model,), (request.system,), which,
              ("--batch", str(ranking.batch))]  # fmt: skip
-    return [command([*words, *grouped(options_of(asked, "explain"))])]
+    return [command([*words, *grouped(options_of(request, "explain"))])]
 
 
 def grouped(words: Sequence[str]) -> list[list[str]]:

@@ -17,16 +17,16 @@ def newest_until(name: str, files: Mapping[str, Path]) -> str:
     and its own as `version`, or is newer than all others where that is no number.
     """
     family, _, date = name.partition("@")
-    dated = {numbers(other.removeprefix(f"{family}-")): other for other in files
-             if numbers(other.removeprefix(f"{family}-"))}  # fmt: skip
+    dated = {numbers(file.removeprefix(f"{family}-")): file for file in files
+             if numbers(file.removeprefix(f"{family}-"))}  # fmt: skip
     if family in files:
         version = re.search(r'^version: "?([^"\n]*)', read_text(files[family]), re.MULTILINE)
-        own = numbers(version[1]) if version else ()
-        dated[own or (*max(dated, default=()), 0)] = family
-    until = [at for at in dated if at <= numbers(date)]
+        own_date = numbers(version[1]) if version else ()
+        dated[own_date or (*max(dated, default=()), 0)] = family
+    until = [file_date for file_date in dated if file_date <= numbers(date)]
     if until:
         return dated[max(until)]
-    hint = ", ".join(f"`{dated[at]}`" for at in sorted(dated)) or "a name of a shipped file"
+    hint = ", ".join(f"`{dated[day]}`" for day in sorted(dated)) or "a name of a shipped file"
     raise refusal(name, f"nothing is called `{family}` at `{date}`", hint, "E110")
 
 

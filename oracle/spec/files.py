@@ -45,6 +45,11 @@ Name: TypeAlias = str | os.PathLike[str]
 _WITHIN: ContextVar[tuple[Path, ...]] = ContextVar("within", default=())
 
 
+def cache_folder() -> Path:
+    """The user's folder of files that may be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "oracle")
+
+
 @contextmanager
 def only_within(*folders: Path) -> Iterator[None]:
     """Inside, files of these folders alone are read, whatever link or path leads elsewhere."""

@@ -31,15 +31,15 @@ class Unit:
 
 def units_of(system: System) -> tuple[Unit, ...]:
     """The units of each level."""
-    found = []
+    units = []
     for depth, level in enumerate(system.levels):
         host = host_of(system, depth)
         inside = depth < system.inside and level.devices > host
         placement = level.placement or (ALIGNED if inside else PACKED)
         fixed = bool(level.shape or level.wires) or level.graph is not None
-        found.append(Unit(level.devices, min(level.used or level.devices, level.devices),
+        units.append(Unit(level.devices, min(level.used or level.devices, level.devices),
                           host if inside else 1, placement, not fixed))  # fmt: skip
-    return tuple(found)
+    return tuple(units)
 
 
 def host_of(system: System, depth: int) -> int:
@@ -59,10 +59,10 @@ def using(system: System, counts: Counts) -> System:
     """The system with units of as many devices as a job uses; itself where that is all of them."""
     if counts == counts_of(system):
         return system
-    known = _VIEWS.setdefault(system, {})
-    if counts not in known:
-        known[counts] = _with(system, counts)
-    return known[counts]
+    views = _VIEWS.setdefault(system, {})
+    if counts not in views:
+        views[counts] = _with(system, counts)
+    return views[counts]
 
 
 def _with(system: System, counts: Counts) -> System:
@@ -92,20 +92,20 @@ def _seats(system: System, seats: Seats, counts: Counts) -> Seats:
     if not seats.slots:
         return seats
     slots = np.array(seats.slots, np.int64)
-    places, kept = renumbered(system, counts, slots)
-    return replace(seats, slots=tuple(places[kept].tolist()))
+    places, used_devices = renumbered(system, counts, slots)
+    return replace(seats, slots=tuple(places[used_devices].tolist()))
 
 
 def renumbered(system: System, counts: Counts, devices: Ints) -> tuple[Ints, Ints]:
     """Numbers of a machine's devices among those that are used, and which of them are."""
-    numbers, kept = np.zeros_like(devices), np.ones(len(devices), bool)
+    numbers, used_devices = np.zeros_like(devices), np.ones(len(devices), bool)
     below, used_below = 1, 1
     for level, count in zip(system.levels, counts, strict=True):
         place = devices // below % (level.devices // below)
-        kept &= place < count // used_below
+        used_devices &= place < count // used_below
         numbers += place * used_below
         below, used_below = level.devices, count
-    return numbers, kept
+    return numbers, used_devices
 
 
 def numbered(system: System, counts: Counts, numbers: Ints) -> Ints:

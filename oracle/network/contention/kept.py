@@ -20,7 +20,7 @@ from typing import Any
 
 from oracle.network.contention.line import CostLine, Offer
 from oracle.spec.document import SpecError
-from oracle.spec.files import read_json, write
+from oracle.spec.files import cache_folder, read_json, write
 from oracle.spec.system import System
 
 FROM = 512  # devices from which counting takes longer than reading a file
@@ -75,8 +75,7 @@ def folder_of() -> Path | None:
     said = os.environ.get("ORACLE_COUNTS", "")
     if said == "off":
         return None
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(said or Path(home, "oracle"))
+    return Path(said) if said else cache_folder()
 
 
 @cache
