@@ -63,18 +63,22 @@ def deepep(reference: Path, device: str) -> list[tuple[bool, Sample]]:
     rows = [row for row in table(reference, "deepep_2026.csv")
             if row["device"] == device and row["node_num"] == "1"]  # fmt: skip
     shapes = list(dict.fromkeys(_shape(row) for row in rows))
-    found = []
-    for row in rows:
-        hidden, active, experts = _shape(row)
-        ranks = DEVICES.get(device, 8)
-        hit = float(places_hit(np.array(float(ranks)), np.array(active), np.array(experts)))
-        copies = float(row["num_token"]) * hidden * hit
-        for part, width in (("dispatch", SCALED), ("combine", 2.0)):
-            seconds = float(row[f"{part}_transmit_us"]) * 1e-6
-            sample = Sample("alltoall", copies * width, seconds, ranks, 1, ranks,
-                            library="deepep", algorithm=f"deepep_{part}")  # fmt: skip
-            found.append((shapes.index((hidden, active, experts)) % 2 > 0, sample))
-    return found
+    ranks = DEVICES.get(device, 8)
+    return [(shapes.index(_shape(row)) % 2 > 0, sample)
+            for row in rows for sample in _both_ways(row, ranks, ranks, 1, ranks)]  # fmt: skip
+
+
+def _both_ways(
+    row: dict[str, str], places: int, most: int, nodes: int, ranks_a_node: int
+) -> Iterator[Sample]:
+    """Dispatch and combine of a row, to those of so many places that a token hits."""
+    hidden, active, experts = _shape(row)
+    hit = places_hit(np.array(float(places)), np.array(active), np.array(experts))
+    copies = float(row["num_token"]) * hidden * min(float(hit), most)
+    for part, width in (("dispatch", SCALED), ("combine", 2.0)):
+        seconds = float(row[f"{part}_transmit_us"]) * 1e-6
+        yield Sample("alltoall", copies * width, seconds, nodes * ranks_a_node, nodes,
+                     ranks_a_node, library="deepep", algorithm=f"deepep_{part}")  # fmt: skip
 
 
 def _shape(row: dict[str, str]) -> tuple[float, float, float]:
@@ -87,7 +91,7 @@ def rack(reference: Path) -> list[tuple[bool, Sample]]:
             if row["kernel_source"] == "NVLinkTwoSided"
             and row["op_name"] in ("alltoall_dispatch", "alltoall_combine")]  # fmt: skip
     sizes = sorted({int(row["num_tokens"]) for row in rows})
-    found = []
+    samples = []
     for row in rows:
         part, ranks = row["op_name"].removeprefix("alltoall_"), int(row["moe_ep_size"])
         width = WIDTHS[row["moe_dtype"]] if part == "dispatch" else 2.0
@@ -95,8 +99,8 @@ def rack(reference: Path) -> list[tuple[bool, Sample]]:
         nbytes = float(row["num_tokens"]) * float(row["hidden_size"]) * hit * width
         sample = Sample("alltoall", nbytes, float(row["ms"]) * 1e-3, ranks, 1, ranks,
                         library="hybridep", algorithm=f"hybridep_{part}")  # fmt: skip
-        found.append((sizes.index(int(row["num_tokens"])) % 2 > 0, sample))
-    return found
+        samples.append((sizes.index(int(row["num_tokens"])) % 2 > 0, sample))
+    return samples
 
 
 def between(reference: Path, device: str) -> dict[int, list[Sample]]:
@@ -105,20 +109,12 @@ def between(reference: Path, device: str) -> dict[int, list[Sample]]:
     A token goes once to each node that it hits, at most four of them [deepseek-ai/DeepEP,
     tests/legacy/test_internode.py:392].
     """
-    found: dict[int, list[Sample]] = {}
+    by_nodes: dict[int, list[Sample]] = {}
     for row in table(reference, "deepep_2026.csv"):
         nodes = int(row["node_num"])
-        if row["device"] != device or nodes == 1:
-            continue
-        hidden, active, experts = _shape(row)
-        hit = places_hit(np.array(float(nodes)), np.array(active), np.array(experts))
-        copies = float(row["num_token"]) * hidden * min(float(hit), 4.0)
-        for part, width in (("dispatch", SCALED), ("combine", 2.0)):
-            seconds = float(row[f"{part}_transmit_us"]) * 1e-6
-            sample = Sample("alltoall", copies * width, seconds, 8 * nodes, nodes, 8,
-                            library="deepep", algorithm=f"deepep_{part}")  # fmt: skip
-            found.setdefault(nodes, []).append(sample)
-    return found
+        if row["device"] == device and nodes > 1:
+            by_nodes.setdefault(nodes, []).extend(_both_ways(row, nodes, 4, nodes, 8))
+    return by_nodes
 
 
 def nccl(reference: Path, device: str) -> list[Sample]:
@@ -137,35 +133,33 @@ def calibrated(reference: Path, device: str) -> Calibration:
     parts = {"deepep": deepep(reference, device), "hybridep": []}
     if device == "gb200":
         parts["hybridep"] = rack(reference)
-    told = {"deepep": "DeepEP's normal kernels", "hybridep": "TensorRT-LLM's NVLinkTwoSided"}
+    tools = {"deepep": "DeepEP's normal kernels", "hybridep": "TensorRT-LLM's NVLinkTwoSided"}
     files = {"deepep": "deepep_2026.csv", "hybridep": "expert_alltoall_nvl72.csv"}
     readings = []
     for name, samples in parts.items():
         path = f"half of {files[name]}"
-        fitted = tuple(one._replace(where=f"{path}:{k}")
-                       for k, (judged, one) in enumerate(samples) if not judged)  # fmt: skip
-        machine = {"tool": f"{told[name]}, {TOOL}", "device": device}
+        fitted = tuple(sample._replace(where=f"{path}:{k}")
+                       for k, (left_out, sample) in enumerate(samples) if not left_out)  # fmt: skip
+        machine = {"tool": f"{tools[name]}, {TOOL}", "device": device}
         readings += [Reading(path, "table", fitted, machine)] if fitted else []
-    own = nccl(reference, device)
-    if own:
+    if timings := nccl(reference, device):
         path = "nccl_2026.csv"
-        placed = tuple(one._replace(where=f"{path}:{k}") for k, one in enumerate(own))
+        placed = tuple(sample._replace(where=f"{path}:{k}") for k, sample in enumerate(timings))
         machine = {"tool": f"NCCL 2.29.2, {TOOL} nccl_perf.parquet", "device": device}
         readings.append(Reading(path, "table", placed, machine))
     bare = replace(catalogue.system(SYSTEMS[device]), collectives=())
-    found = calibrate(readings, SYSTEMS[device])
-    return replace(found, before=bare)
+    return replace(calibrate(readings, SYSTEMS[device]), before=bare)
 
 
 def errors(system: Any, samples: Iterable[Sample]) -> np.ndarray:
     """Predicted / measured − 1, as plans are priced."""
-    found = []
-    for one in samples:
-        ranks = int(one.ranks or 1)
-        offer = lines(system, "alltoall", ((ranks, 1),), ranks, one.algorithm)
-        seconds = min(line.start + line.per_byte * one.nbytes for line in offer)
-        found.append(seconds / one.seconds - 1)
-    return np.array(found)
+    relative = []
+    for sample in samples:
+        ranks = int(sample.ranks or 1)
+        offer = lines(system, "alltoall", ((ranks, 1),), ranks, sample.algorithm)
+        seconds = min(line.start + line.per_byte * sample.nbytes for line in offer)
+        relative.append(seconds / sample.seconds - 1)
+    return np.array(relative)
 
 
 def judged(reference: Path) -> dict[str, Any]:
@@ -177,14 +171,18 @@ def judged(reference: Path) -> dict[str, Any]:
         kinds += [("hybridep", rack(reference))] if device == "gb200" else []
         for kind, samples in kinds:
             for part in ("dispatch", "combine"):
-                rest = [one for left, one in samples if left and one.algorithm.endswith(part)]
+                rest = [
+                    sample
+                    for left_out, sample in samples
+                    if left_out and sample.algorithm.endswith(part)
+                ]
                 off = errors(system, rest)
                 rows.append(_row(name, kind, part, off))
                 every.append((kind, off))
         for nodes, samples_there in between(reference, device).items():
             rows.append(_row(name, "deepep", f"{nodes} nodes", errors(system, samples_there)))
     for kind in ("deepep", "hybridep"):
-        off = np.abs(np.concatenate([one for name, one in every if name == kind]))
+        off = np.abs(np.concatenate([part_errors for name, part_errors in every if name == kind]))
         figures[f"expert_messages.{kind}.left_out"] = {
             "value": round(float(np.median(off)), 4), "unit": "relative",
             "goal": f"median at most {GOAL:.0%}"}  # fmt: skip
