@@ -282,10 +282,9 @@ def price(
         if "shown" in factors.told:
             left = {place: np.minimum(factors.times("shown") * exposed_there, seconds)
                     for place, exposed_there in left.items()}  # fmt: skip
+        # work makes way
         if meshed and not ideal and (cost := nccl.slowdown(system, message.processors)):
-            by = (
-                named(message.op, message.by) if message.by else plain(message.op)
-            )  # work makes way
+            by = named(message.op, message.by) if message.by else plain(message.op)
             volume = by.volume(np.maximum(senders_of.size, 1.0))
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
             lost = lost + seconds * message.processors / system.device.processors

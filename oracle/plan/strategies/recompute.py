@@ -125,23 +125,23 @@ def share_kept(model: Model) -> Array:
                 sizes = np.array(row.matrices or (1,))
                 shares[i] = 1.0 if every else sizes[turn % 2 :: 2].sum() / sizes.sum()
                 turn += len(sizes)
-    return shares * wanted(model)
+    return shares * needed_back(model)
 
 
 @lru_cache(masks.MODELS)
-def wanted(model: Model) -> Array:
-    """Rows whose output a pass back wants, where what it does not want is not made again.
+def needed_back(model: Model) -> Array:
+    """Rows whose output a pass back needs, where what it does not need is not made again.
 
     What the last row before a block's last sum makes is added, and nothing asks for it again.
     """
-    rows_wanted = np.ones(len(model), bool)
+    needed = np.ones(len(model), bool)
     if model.kernels.remade == "wanted":
         for segment in model.segments:
             row = segment.stop - 1
             while row > segment.start and model.rows[row].kind == "add":
                 row -= 1
-            rows_wanted[row : segment.stop] = ~model.blocks[row : segment.stop]
-    return rows_wanted
+            needed[row : segment.stop] = ~model.blocks[row : segment.stop]
+    return needed
 
 
 @lru_cache(masks.MODELS)
@@ -193,7 +193,7 @@ def recomputed(model: Model, modes: Iterable[int] = ()) -> dict[int, Array]:
     """Shares of each row's forward pass made again, by the kind: of `best` at most, where the
     room that is left says which units; of those that name parts the ones of `modes`.
     """
-    remade = inside(model) * wanted(model)
+    remade = inside(model) * needed_back(model)
     operators = remade * (1.0 - share_kept(model))
     every = np.ones(len(model))
     usual = {SELECTIVE: 1.0 * masks.attention(model), FULL: 1.0 * remade, OPERATORS: operators,
