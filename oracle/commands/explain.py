@@ -145,7 +145,8 @@ def _next(asked: argparse.Namespace) -> str:
     """The same question again, answered in full."""
     from oracle.show.first_screen import command, grouped
 
-    return command([("oracle explain",), *grouped([*asked.words, "--full"])])
+    words = [word for word in asked.words if word not in ("-v", "--verbose")]
+    return command([("oracle explain",), *grouped([*words, "--full"])])
 
 
 def _lacking(asked: argparse.Namespace) -> Answer:

@@ -17,7 +17,7 @@ from oracle.predict.estimate import Estimate
 from oracle.run.costs import price_of, price_source
 from oracle.show.circuits import lines as circuit_lines
 from oracle.show.partitions import table
-from oracle.show.placing import better
+from oracle.show.placing import better, otherwise
 from oracle.show.plan_words import plan_in_words, software_in_words
 from oracle.show.terminal import fit, width
 from oracle.show.text import cut_text, estimate_text, interval, origins
@@ -60,6 +60,7 @@ def _plan(found: Explanation) -> list[str]:
         fit(f"  of        {model.title or model.name} on {shown.devices[0]:,.0f} devices of "
             f"{system.title or system.name}, batch {shown.batch[0]:,.0f}, {options.precision}, "
             f"{options.optimizer_text}, {runs}", 12),
+        *(fit(line, 4) for line in otherwise(shown)),
         *(["  this plan cannot run:"] if shown.broken[0] else []),
         *(fit(f"    {why}", 6) for why in shown.broken[0][:2]),
         *([] if cut is None else [cut_text(cut)]),
