@@ -80,6 +80,7 @@ def asked(where: Any) -> Iterator[tuple[str, str, int, str]]:
         ("gpt2", "serial", "nvfp4"), ("deepcam", f"data:{n}", "fp16"), ("vgg16", "serial", "fp32"),
         ("resnet50", "data:2", "fp32"), ("gpt2", "data:4 tensor:2", "bf16"),
         ("gpt2", f"data:{n} offload:optimizer,update=device", "bf16"),
+        ("gpt2", f"data:{n} offload:optimizer", "bf16"),
         ("resnet50", f"filter:{inner}", "fp32"), ("resnet50", f"spatial:{inner}", "fp32"),
         ("resnet50", f"data:{where.devices}", "fp32"),
     ):  # fmt: skip
