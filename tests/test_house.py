@@ -434,3 +434,17 @@ def test_every_run_draws_the_same_examples(request: pytest.FixtureRequest) -> No
     assert settings().derandomize == (not request.config.option.soak)
     if request.config.option.soak:
         assert int(request.config.option.hypothesis_seed) >= 0
+
+
+# tests that read a clock, for ratios of two readings in one run or for the least that a wait takes
+CLOCKS = {"growth", "launch_tasks", "test_fuzz_specs", "test_growth", "test_loading", "test_rows"}
+
+
+def test_no_other_test_reads_a_clock() -> None:
+    """A slow machine passes what a fast one does: seconds belong to `benchmarks`."""
+    reading = {
+        path.stem
+        for path in (ROOT / "tests").glob("*.py")
+        if re.search(r"\b(process_time|perf_counter|thread_time)\b", path.read_text())
+    }
+    assert reading - {"test_house"} == CLOCKS
