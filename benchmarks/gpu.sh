@@ -23,11 +23,11 @@ part() {
 
 run=("$python" -m oracle run --plan serial --steps 10 --local 1)
 if [ "$dry" = --dry ]; then
-  part selftest 120 "$python" -m oracle selftest --local 2 --seconds 5
-  part trainings 120 "$python" -m benchmarks.gpu --measure --dry --out "$out"
-  part machine 120 "$python" -m oracle measure machine --seconds 5 -o "$out/machine"
-  part executor 60 "${run[@]}" lenet5 --batch 8 -o "$out/run-lenet5.json"
-  part engine 60 "${run[@]}" lenet5 --batch 8 --engine ddp -o "$out/run-ddp.json"
+  part selftest 300 "$python" -m oracle selftest --local 2 --seconds 5
+  part trainings 300 "$python" -m benchmarks.gpu --measure --dry --out "$out"
+  part machine 300 "$python" -m oracle measure machine --seconds 5 -o "$out/machine"
+  part executor 300 "${run[@]}" lenet5 --batch 8 -o "$out/run-lenet5.json"
+  part engine 300 "${run[@]}" lenet5 --batch 8 --engine ddp -o "$out/run-ddp.json"
 else
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv >"$out/gpu.csv"
   nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv \

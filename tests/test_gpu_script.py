@@ -35,7 +35,7 @@ def test_errors_are_of_what_was_predicted() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_script_runs_on_a_processor(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
