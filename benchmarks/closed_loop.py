@@ -306,7 +306,7 @@ def _machine(folder: Path, hosts: int, host: Host) -> Device:
     asked = at_hand.Asked(MACHINE, "")
     outcome = at_hand.measure_machine(folder, asked, ranks=hosts, host=host, say=_say)
     assert outcome.complete, outcome.message
-    return machines.device(machines.machine(at_hand.found(folder)))[0]
+    return machines.device(machines.machine(at_hand.measured_records(folder)))[0]
 
 
 def _updates(profile: Profile) -> Curve:

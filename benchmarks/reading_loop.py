@@ -198,7 +198,7 @@ def loop(settings: Sequence[Setting], folder: Path, steps: int, known: System) -
         jobs = [one.job(folder / f"samples-{ranks}-{k}", steps) for k, one in enumerate(mine)]
         for one, found in zip(mine, _ran(jobs, folder, f"ranks-{ranks}"), strict=True):
             waited, waits = found.reading["seconds"], found.reading["each"]
-            work = statistics.median(np.subtract(found.each, waits).tolist())
+            work = statistics.median(np.subtract(found.step_seconds, waits).tolist())
             here = replace(known, levels=system(one.ports).levels)
             # reading goes on while the executor writes down what a step took
             beside = work + found.reading["between"]

@@ -78,7 +78,7 @@ def inject(how: str, ranks: int, folder: Path, chance: random.Random) -> Trial:
     gone = time.monotonic() - injection.at
     message = outcome.message
     named = outcome.fault is not None and outcome.fault.rank == victim
-    named = named and outcome.fault is not None and ":" in outcome.fault.where
+    named = named and outcome.fault is not None and ":" in outcome.fault.activity
     kept = sum(1 for line in lines(out) if "seconds" in line)
     alive = sum(not _gone(pid) for pid in injection.pids)
     return Trial(

@@ -230,7 +230,7 @@ def tried(plans: list[dict[str, Any]]) -> None:
                          host=Host(environment=lambda _: {"PYTHONPATH": here}))  # fmt: skip
         if outcome.code != DONE:
             raise RuntimeError(outcome.message)
-        from oracle.executor.proof.equality import apart
+        from oracle.executor.proof.equality import difference
 
         by_key = records.of_all_ranks(Path(folder), RANKS)
     left = iter(range(len(wanted)))
@@ -239,7 +239,7 @@ def tried(plans: list[dict[str, Any]]) -> None:
             continue
         ranks = by_key[str(next(left))]
         raised = [rank["error"] for rank in ranks if "error" in rank]
-        one["apart"] = math.inf if raised else apart(ranks)
+        one["apart"] = math.inf if raised else difference(ranks)
         one["why"] = raised[0] if raised else "" if one["apart"] < BOUND else "ends elsewhere"
 
 

@@ -68,7 +68,10 @@ def train(trainer, case, steps):
         if trainer:
             x, target = inputs(graph(case["model"]), case["batch"], step, dtype_of(case))
             if not isinstance(trainer, Trainer):
-                x, target, trained = *map(trainer.setting.held, (x, target)), trainer.training
+                x, target, trained = (
+                    *map(trainer.setting.held_part, (x, target)),
+                    trainer.training,
+                )
             else:
                 trained = trainer
             losses.append(float(trained.step(x, target)))
@@ -79,10 +82,10 @@ def state(trainer):
     if not trainer:
         return []
     if not isinstance(trainer, Trainer):
-        return [piece.values.clone() for piece in trainer.state.held()]
+        return [piece.values.clone() for piece in trainer.state.pieces_held()]
     parts = []
     for bundle in trainer.local.bundles:
-        weights = bundle.weights if bundle.here else bundle.shard
+        weights = bundle.weights if bundle.has_weights else bundle.shard
         parts += [weights.detach().clone(), *(slot.clone() for slot in bundle.slots)]
     return parts
 

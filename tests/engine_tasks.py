@@ -38,8 +38,8 @@ def one(rank, case):
     last, losses = watched(training.networks), []
     for _ in range(case["steps"]):
         steps.wire.traffic = {}
-        losses.append(float(training.step(steps.own, steps.target)))
-    own = training.whole()
+        losses.append(float(training.step(steps.x_held, steps.target)))
+    own = training.full_weights()
     dtype = DTYPES[job.precision]
     x, target = inputs(graph(job.model), job.batch, 0, dtype)
     parts = len(training.setting.micro_batches) * training.replicas
@@ -49,7 +49,8 @@ def one(rank, case):
         n: float((v - weights[n]).abs().max() / weights[n].abs().max()) for n, v in own.items()
     }
     return {
-        "kept": training.kept(), "weights": list(weights), "loss": losses, "expected": expected,
+        "kept": training.kept_bytes(), "weights": list(weights), "loss": losses,
+        "expected": expected,
         "worst": worst, "last": last,
         "flash": any(op.shape.flash for each in training.networks for op, _ in each.rows()),
         "sent": {what: [one.op, one.calls, one.nbytes] for what, one in steps.wire.traffic.items()},
@@ -82,7 +83,7 @@ def both(model, last=False):
     network.lay_weights()
     own = loss_of(loss, network(x), target, 4)
     own.backward()
-    wanted = {(op.index, name): local.of[op.index, name].value.grad
+    wanted = {(op.index, name): local.weight_of[op.index, name].value.grad
               for op, name, _ in network.weights()}  # fmt: skip
     # a bias before a norm of each sample has none but for rounding
     least = 1e-3 * max(float(one.abs().max()) for one in wanted.values())
@@ -115,6 +116,6 @@ def reads(rank, arguments):
         seen = []
         for _ in range(2 if steps.training else 0):
             steps.step()
-            seen.append(steps.own.flatten(1).tolist())
+            seen.append(steps.x_held.flatten(1).tolist())
         steps.close()
         rank.record(str(number), seen=seen, files=steps.read.get("files", 0))

@@ -62,7 +62,7 @@ def one(rank, case):
 def lone(layers, plan, mesh, batch, dtype, optimizer, routing):
     """The serial run, its norms over the parts of batch and extents that the split run has."""
     single = parse("serial", batch)
-    cuts = Cuts.of(layers, plan, mesh)
+    cuts = Cuts.from_plan(layers, plan, mesh)
     wire = Wire(DeviceMesh(single, 0, 1))
     parts = [(0, batch)]
     for axis in mesh.degrees:
@@ -97,7 +97,7 @@ def relative(own, whole):
 
 
 def distance(held, serial):
-    whole = serial.of[held.op.index, held.name].value.detach()
+    whole = serial.weight_of[held.op.index, held.name].value.detach()
     return relative(held.value.detach(), held.cut(whole))
 
 
@@ -106,11 +106,11 @@ def worst_gradient(local, serial):
     worst = 0.0
     for bundle in local.bundles:
         whole = torch.cat(
-            [held.cut(serial.of[held.op.index, held.name].gradient).flatten()
+            [held.cut(serial.weight_of[held.op.index, held.name].gradient).flatten()
              for held in bundle.held_weights] or [torch.zeros(0, dtype=bundle.wide)]
         )  # fmt: skip
         whole = torch.nn.functional.pad(whole, (0, bundle.size - whole.numel()))
-        kept = bundle.own if local.zero else slice(None)
+        kept = bundle.shard_slice if local.zero else slice(None)
         worst = max(worst, relative(bundle.summed, whole[kept]))
     return worst
 

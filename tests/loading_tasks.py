@@ -30,7 +30,7 @@ def one(rank: Any, case: Any) -> dict[str, Any]:
     layers, plan = graph(case["model"]), parse(case["plan"], case["batch"])
     local = LocalModel(layers, plan, Wire(DeviceMesh(plan, rank.rank, rank.size)), seed=1)
     x, _ = inputs(layers, case["batch"], 0, torch.float32)
-    reader = SampleReader(rank, Data(**case["data"]), Share.of(local), x, seed=1)
+    reader = SampleReader(rank, Data(**case["data"]), Share.of_local_model(local), x, seed=1)
     whole = [np.load(path) for path in sorted(Path(case["data"]["folder"]).iterdir())]
     wrong, files, seen = 0, 0, set[int]()
     for step in range(STEPS):

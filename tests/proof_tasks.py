@@ -20,6 +20,6 @@ def broken(rank, arguments):
 
     dist.all_reduce = wrong
     plans = arguments["plans"]
-    every = machine._wanted
-    machine._wanted = lambda ranks: (each for each in every(ranks) if each[2] in plans)
+    every = machine._trials
+    machine._trials = lambda ranks: (each for each in every(ranks) if each[2] in plans)
     machine.task(rank, arguments)

@@ -146,7 +146,7 @@ def kept(folder, step, keep=2):
         file = StateFile(folder, step, rank, Throttle())
         file.add(one, memoryview(bytes(range(one.begin, one.end))))
         file.finish()
-        assert checkpoints.whole(folder, step, 2) == bool(rank)
+        assert checkpoints.all_written(folder, step, 2) == bool(rank)
     checkpoints.commit(folder, step, {"question": {"plan": "data:2"}}, keep)
 
 
@@ -302,7 +302,7 @@ def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(
     assert outcome.code == DONE, outcome.message
     assert measured.read(tmp_path / "m.json") == [json_like(found)]
     assert found.complete
-    assert len(found.each) == 6
+    assert len(found.step_seconds) == 6
     saved, (failure,) = found.recovery.checkpoints, found.recovery.failures
     said = recovered(found, model(VGG))
     assert said["bytes"] == saved["bytes"] == 8 * model(VGG).parameters

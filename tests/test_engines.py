@@ -245,7 +245,7 @@ def test_an_engine_sends_the_bytes_that_are_priced(proved, name):
     for rank in ranks:
         for what, (_, _, nbytes) in rank["sent"].items():
             sent[what] = sent.get(what, 0.0) + nbytes
-    talk = {e.what: e.nbytes for e in expected_messages(layers, plan, 8.0, [(0, layers.units)])}
+    talk = {e.label: e.nbytes for e in expected_messages(layers, plan, 8.0, [(0, layers.units)])}
     talk = {what: nbytes for what, nbytes in talk.items() if not what.startswith("context")}
     if case["engine"] == "ddp" and "zero=1" in case["plan"]:
         talk = {"data: gradients": talk["data: gradients scattered"]}  # whole, then each its own
@@ -386,7 +386,7 @@ def test_checkpoints_of_cut_tensors_and_of_a_scaled_loss_are_refused():
 def test_an_engine_is_held_against_one_device_of_the_executor(tmp_path):
     """And is told from one that learns faster."""
     pytest.importorskip("torch")
-    from oracle.executor.proof.equality import apart
+    from oracle.executor.proof.equality import difference
 
     cases = [("ddp", RESNET, "data:2,accumulate=2", 8), ("dtensor", GPT, "tensor:2", 4),
              ("pipelining", VGG, "pipeline:2,segments=2", 4), ("dtensor", SEEN, "context:2", 4),
@@ -398,7 +398,7 @@ def test_an_engine_is_held_against_one_device_of_the_executor(tmp_path):
     )  # fmt: skip
     assert outcome.code == DONE, outcome.message
     ranks = records.of_all_ranks(tmp_path, 2)
-    *same, other = (apart(ranks[str(number)]) for number in range(len(cases)))
+    *same, other = (difference(ranks[str(number)]) for number in range(len(cases)))
     assert max(same) < 1e-8, same
     assert other > 1e-5
 

@@ -142,7 +142,7 @@ def test_bytes_are_those_of_talk(proved: Any, plan: str) -> None:
             sent[what] = sent.get(what, 0.0) + nbytes / STEPS
     stages = [tuple(stage) for stage in ranks[0]["stages"]]
     talk = expected_messages(graph(MODEL), parse(plan, BATCH), 8.0, stages)
-    due = {each.what: each.nbytes for each in talk}
+    due = {each.label: each.nbytes for each in talk}
     assert set(sent) == set(due)
     # entries are whole, signs come in bytes; how sums fill up depends on what is selected
     near = 0.25 if "switching" in plan else 0.01

@@ -128,7 +128,7 @@ def test_bytes_sent_are_those_of_talk(proved, name):
             if op != "received" and what != "to look at" and what not in UNPRICED:
                 sent[what] = sent.get(what, 0.0) + nbytes / case["steps"]
     stages = [tuple(stage) for stage in ranks[0]["stages"]]
-    talk = {e.what: e.nbytes for e in expected_messages(
+    talk = {e.label: e.nbytes for e in expected_messages(
         layers, plan, width, stages, words_of(case),
         case.get("optimizer", "momentum"))}  # fmt: skip
     # of norms and of attention a few numbers a token leave too, which is no activation's bytes

@@ -29,7 +29,7 @@ def test_bytes_are_counted_until_nobody_holds_them():
         del first, second
         count.enter("backward")
         third = torch.ones(250)
-        with count.beside():
+        with count.off_device():
             beside = torch.ones(100_000)
     assert count.peak == {"weights": 40, "gradients": 0, "optimizer": 0,
                           "activations": 4 * 1500, "transient": 0}  # fmt: skip

@@ -49,7 +49,7 @@ def test_what_is_wanted_is_what_windows_see(given_, kernel, stride, before, dila
     for part in range(parts):
         start, stop = window.outputs[part]
         seen = {int(x) for x in sees[start:stop].ravel() if 0 <= x < given_}
-        low, high = window.wanted(part)
+        low, high = window.needed(part)
         assert seen <= set(range(low, high))
         own = set(range(*window.inputs[part]))
         touching = {o for o in range(made) if own & {int(x) for x in sees[o]}}
@@ -74,8 +74,8 @@ def test_a_gradient_of_a_part_by_hand():
 
 
 def test_equal_borders_where_parts_are_equal():
-    window = Window(given=32, made=32, reach=3, kernel=3, stride=1, before=1, parts=4)
-    assert [window.wanted(k) for k in range(4)] == [(0, 9), (7, 17), (15, 25), (23, 32)]
+    window = Window(32, 32, reach=3, kernel=3, stride=1, before=1, parts=4)
+    assert [window.needed(k) for k in range(4)] == [(0, 9), (7, 17), (15, 25), (23, 32)]
     assert [window.touched(k) for k in range(4)] == [(0, 9), (7, 17), (15, 25), (23, 32)]
 
 

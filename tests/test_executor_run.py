@@ -157,7 +157,7 @@ def test_run_resume_and_replay(tmp_path):
     assert (len(said) - len(steps), len(steps)) == (4, 8)  # the first two were not run again
     assert [one.plan for one in found] == plans
     assert [one.devices for one in found] == [1, 2, 2, 2]
-    assert all(one.complete and len(one.each) == 2 and one.seconds > 0 for one in found)
+    assert all(one.complete and len(one.step_seconds) == 2 and one.seconds > 0 for one in found)
     assert found[-1].stages == ((0, 3), (3, units))
     exchange = {said.what: said for said in found[1].exchange}
     assert set(exchange) == {"data: gradients"}

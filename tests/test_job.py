@@ -551,7 +551,7 @@ def test_a_job_of_the_executor_runs_and_goes_on(tmp_path: Path) -> None:
                              capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
         assert ran.returncode == 0, ran.stderr[-2000:]
     assert ran.stderr.count("iteration ") == 2  # the first two are there
-    assert len(measured.read(tmp_path / "run.json")[0].each) == 4
+    assert len(measured.read(tmp_path / "run.json")[0].step_seconds) == 4
     (tmp_path / "log").write_text(ran.stderr)
     said = subprocess.run([sys.executable, "check.py", "log"], cwd=tmp_path, capture_output=True,
                           text=True, check=False)  # fmt: skip

@@ -116,7 +116,7 @@ def test_the_last_status_can_be_read_by_others(tmp_path):
     heartbeat.enter("forward", "conv1", 7)
     status = last_status(tmp_path, 3)
     assert status is not None
-    assert (status.host, status.where()) == ("n3", "step 7, forward: conv1")
+    assert (status.host, status.activity()) == ("n3", "step 7, forward: conv1")
     assert last_status(tmp_path, 4) is None
 
 

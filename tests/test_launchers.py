@@ -211,7 +211,7 @@ def test_slurm_runs_an_exported_job(slurm, tmp_path):
     log = "".join(path.read_text() for path in tmp_path.glob("*.out"))
     assert done.returncode == 0, done.stderr + log
     (one,) = measured.read(tmp_path / "run.json")
-    assert (one.devices, len(one.each)) == (2, 2)
+    assert (one.devices, len(one.step_seconds)) == (2, 2)
 
 
 SEEN = """import os

@@ -183,7 +183,7 @@ def test_each_rank_has_its_part_and_gets_the_rest(
     for one in ranks:
         one.prepare(told)
         if one.stores:
-            one.store = Store(one.held, FREE, b"w" * WORD, alone=True)
+            one.store = Store(one.sample_for_others, FREE, b"w" * WORD, alone=True)
     stores = [one.store for one in ranks if one.store]
     for store in stores:
         store.meet([("127.0.0.1", each.port) for each in stores])
@@ -286,7 +286,7 @@ def test_a_read_takes_what_is_played(
     assert hours.now == pytest.approx(seconds)
     rank.shared(nbytes)
     assert hours.now == pytest.approx(2 * seconds)
-    rank.disk(4000)
+    rank.local_read(4000)
     assert hours.now == pytest.approx(2 * seconds + 1e-3 + 1e-3)
     rank.sent(500)
     assert hours.now == pytest.approx(2 * seconds + 2e-3 + 5e-4 + 1e-4)
@@ -302,7 +302,7 @@ def test_who_comes_first_is_served_first_whichever_rank_it_is(tmp_path: Path, ho
     assert other.clock.reserve(throttle.ALL, 0.1) == pytest.approx(1.1)
     nodes = [rank.clock.reserve(rank._slot(throttle.NODE), 0.1) for rank in (one, other, one)]
     assert nodes == pytest.approx([1.1, 1.1, 1.2])  # each node has its own
-    assert Throttle(replace(SLOW, each=2), tmp_path, 1, 2)._slot(0) == one._slot(0)
+    assert Throttle(replace(SLOW, ranks_per_node=2), tmp_path, 1, 2)._slot(0) == one._slot(0)
 
 
 # measured
@@ -485,7 +485,7 @@ def test_a_run_waits_for_samples_as_long_as_is_predicted(tmp_path: Path) -> None
     assert found.reading["bytes_a_step"] == pytest.approx(16 * one.size)
     waited, between = found.reading["seconds"], found.reading["between"]
     work = statistics.median(took - wait for took, wait in zip(
-        found.each, found.reading["each"], strict=True))  # fmt: skip
+        found.step_seconds, found.reading["each"], strict=True))  # fmt: skip
     # 16 files of three operations each at 600 a second are 80 ms, whatever shorter work is beside
     assert work + between + waited == pytest.approx(max(0.08, work + between), rel=0.4)
     assert one.predicted(system(), work + between) == pytest.approx(waited, abs=0.03)

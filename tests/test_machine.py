@@ -114,7 +114,7 @@ def test_every_family_has_kernels_enough_within_what_is_allowed(limits: Limits) 
     groups: dict[tuple[str, str], list[Any]] = {}
     for one in found:
         assert len(one.shape) == len(SHAPES[one.family])
-        assert 4 * kernel_shapes.held(one.family, one.shape) < limits.most
+        assert 4 * kernel_shapes.numbers_held(one.family, one.shape) < limits.tensor_bytes
         groups.setdefault((one.family, one.part), []).append(one)
     assert len({one.key for one in found}) == len(found)
     for (family, _), ones in groups.items():
@@ -294,9 +294,9 @@ def test_links_of_a_node_are_those_of_its_matrix(
 
 
 def command_records(parts: Path) -> list[dict[str, Any]]:
-    from oracle.executor.machine import found
+    from oracle.executor.machine import measured_records
 
-    return found(parts)
+    return measured_records(parts)
 
 
 def test_norms_and_pools_are_fitted_to_their_kernels() -> None:

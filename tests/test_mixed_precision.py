@@ -94,7 +94,7 @@ def test_it_trains_as_a_plain_program_of_mixed_precision(
     far, apart, stuck = 0.0, 0.0, 0
     for held in bundle.held_weights:
         key = f"{held.op.index}.{held.name}"
-        own = bundle.masters[held.at : held.at + held.value.numel()].view(held.shape)
+        own = bundle.masters[held.offset : held.offset + held.value.numel()].view(held.shape)
         assert torch.equal(held.value.detach(), own.to(dtype))
         moved = w[key].detach() - start[key]
         far += float(moved.square().sum())
@@ -117,7 +117,7 @@ def test_bytes_of_each_weight_are_those_that_are_priced(
     train.step(*inputs(graph(GPT), 8, 0, train.local.dtype))
     bundles, said = train.local.bundles, software("executor")
     held = {
-        "weights": sum((b.weights if b.here else b.shard).nbytes for b in bundles),
+        "weights": sum((b.weights if b.has_weights else b.shard).nbytes for b in bundles),
         "gradients": sum((b.gradients if b.allocated else b.summed).nbytes for b in bundles),
         "optimizer": sum(t.nbytes for b in bundles for t in (b.masters, *b.slots)),
     }

@@ -11,7 +11,7 @@ from command_line import told
 
 from oracle.ask.proved import checks
 from oracle.executor.launch import DONE, Host, launch
-from oracle.executor.proof.machine import BOUND, Proof, found
+from oracle.executor.proof.machine import BOUND, Proof, proof_of
 from oracle.executor.proof.models import BATCH, MODELS
 from oracle.executor.proof.plans import plans
 from oracle.models.model import model
@@ -80,7 +80,7 @@ def test_a_broken_exchange_is_found(tmp_path):
     outcome = launch("proof_tasks:broken", asked, tmp_path, ranks=2, trust=True, host=host,
                      backend="ordered")  # fmt: skip
     assert outcome.code == DONE, outcome.message
-    proof = found(tmp_path)
+    proof = proof_of(tmp_path)
     assert [name for name, wrong in proof.exchanges.items() if wrong] == [
         "allreduce in groups of 2"
     ]

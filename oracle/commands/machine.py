@@ -51,7 +51,7 @@ def started(asked: argparse.Namespace) -> dict[str, Any]:
 def kernels(asked: argparse.Namespace) -> Answer:
     """Kernels of one device into a table that `calibrate compute` reads."""
     from oracle.calibration.machine import machine
-    from oracle.executor.machine import Asked, found, measure_machine
+    from oracle.executor.machine import Asked, measure_machine, measured_records
     from oracle.readers.kernels import text
     from oracle.writers.export import put
 
@@ -62,7 +62,7 @@ def kernels(asked: argparse.Namespace) -> Answer:
     outcome = measure_machine(parts, Asked(asked.seconds, ""), **how)
     if not (outcome.complete and outcome.leads):
         return ended(outcome, "")
-    measured = machine(found(parts))
+    measured = machine(measured_records(parts))
     put({str(out): text(measured.kernels) + "\n"})
     if how["ranks"] is not None:  # else others, which a launcher started, may still look there
         shutil.rmtree(parts)
@@ -151,13 +151,13 @@ def written(parts: Path, out: Path) -> dict[str, Any]:
 
     from oracle.calibration import machine as made
     from oracle.calibration.calibrate import calibrate
-    from oracle.executor.machine import found
+    from oracle.executor.machine import measured_records
     from oracle.readers.kernels import text
     from oracle.readers.logs import read
     from oracle.spec import catalogue
     from oracle.writers.export import put
 
-    measured = made.machine(found(parts / "device"))
+    measured = made.machine(measured_records(parts / "device"))
     device, fit = made.device(measured)
     log, new = parts / "collectives.jsonl", parts / "new"
     shutil.rmtree(new, ignore_errors=True)

@@ -172,7 +172,7 @@ def run(asked: argparse.Namespace) -> Answer:
     foreseen = [recovered(one, model(asked.model), where) for one in found]
     lines = [
         f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
-        f"{len(one.each)} steps), {show(one.memory, 'B')} at most{read(one)}"
+        f"{len(one.step_seconds)} steps), {show(one.memory, 'B')} at most{read(one)}"
         for one in found
     ]
     beside = [alive(one, model(asked.model)) for one in found]

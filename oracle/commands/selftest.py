@@ -73,7 +73,7 @@ def _on_ranks(asked: argparse.Namespace) -> Answer:
     """The installation, and the ranks that are started here or that a launcher started."""
     from oracle.ask.proved import checks
     from oracle.ask.selftest import Selftest, selftest
-    from oracle.executor.proof.machine import found, prove
+    from oracle.executor.proof.machine import proof_of, prove
     from oracle.spec.catalogue import system
 
     where = system(asked.system) if asked.system else None
@@ -81,7 +81,7 @@ def _on_ranks(asked: argparse.Namespace) -> Answer:
         outcome = prove(parts, seconds=float(asked.seconds), **how)
         if not (outcome.complete and outcome.leads):
             return ended(outcome, "")
-        proof = found(parts)
+        proof = proof_of(parts)
     here = f"this installation, on {proof.ranks} ranks of {proof.device},"
     tried = (*selftest().checks, *checks(proof, where))
     return _answer(asked, Selftest(tried, here, outcome.seconds))

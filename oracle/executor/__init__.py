@@ -1,4 +1,4 @@
-"""Runs plans for real with torch.distributed, and times what it ran; it knows no predicted seconds.
+"""Runs plans for real with torch.distributed and times them; it knows no predicted seconds.
 
 Only this room imports torch (and `readers/importers/torch.py`), and only inside the worker
 processes that it starts: the process that supervises them never does.

@@ -1,4 +1,4 @@
-"""What of a training lies beside the device, as a plan says it."""
+"""What a plan keeps beside the device."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ from oracle.plan.plan import Plan
 
 @dataclass(frozen=True)
 class Away:
-    """What a plan keeps beside the device."""
+    """The parts of a training that a plan keeps beside the device."""
 
     weights: bool = False
     optimizer: bool = False
     activations: bool = False
     disk: bool = False
-    there: bool = False  # updated there
+    host_update: bool = False  # updated there
     delayed: bool = False
     prefetch: int = 1  # units of activations that come in ahead
 
     @classmethod
-    def of(cls, plan: Plan) -> Away:
+    def from_plan(cls, plan: Plan) -> Away:
         axis = plan.axis("offload")
-        what = axis.word("what").split("+")
-        optimizer = "optimizer" in what
-        there = optimizer and axis.word("update") == "host"
-        disk, delayed = axis.word("to") == "disk", axis.word("delayed") == "on"
+        kinds = axis.word("what").split("+")
+        optimizer = "optimizer" in kinds
+        host_update = optimizer and axis.word("update") == "host"
+        on_disk, delayed = axis.word("to") == "disk", axis.word("delayed") == "on"
         ahead = max(int(axis.prefetch[0, 0]), 1)
-        return cls("weights" in what, optimizer, "activations" in what, disk, there, delayed, ahead)
+        return cls(
+            "weights" in kinds,
+            optimizer,
+            "activations" in kinds,
+            on_disk,
+            host_update,
+            delayed,
+            ahead,
+        )

@@ -21,59 +21,61 @@ from oracle.executor.weights import Bundle
 READ = 4.0  # bytes of a gradient that an update reads, beside all state read and written
 
 
-class Beside:
+class StateAway:
     """Weights, gradients and optimizer's numbers of one bundle beside the device.
 
-    `own` is the part that this device updates; where weights are not sharded, `weights` is all
+    `shard` is the part that this device updates; where weights are not sharded, `weights` is all
     of them.
     """
 
-    def __init__(self, bundle: Bundle, away: Away, link: HostLink, slots: int, whole: bool) -> None:
+    def __init__(
+        self, bundle: Bundle, away: Away, link: HostLink, slots: int, unsharded: bool
+    ) -> None:
         self.bundle, self.away, self.link = bundle, away, link
-        like, own = bundle.weights.detach(), bundle.own
-        part = like if whole else like[own]
+        like, shard_slice = bundle.weights.detach(), bundle.shard_slice
+        part = like if unsharded else like[shard_slice]
         with link.place():
             self.weights = link.room(like, part.numel(), away.disk).copy_(part)
-            self.own = self.weights[own] if whole else self.weights
-            self.slots = [link.room(like, len(self.own), away.disk) for _ in range(slots)]
-            self.summed = torch.zeros_like(self.own) if away.there else bundle.summed
+            self.shard = self.weights[shard_slice] if unsharded else self.weights
+            self.slots = [link.room(like, len(self.shard), away.disk) for _ in range(slots)]
+            self.summed = torch.zeros_like(self.shard) if away.host_update else bundle.summed
             self.pending: Tensor | None = None  # gradients of the step before
 
     @property
     def tensors(self) -> list[Tensor]:
         """Tensors that are not on the device."""
-        summed = [self.summed] if self.away.there else []
+        summed = [self.summed] if self.away.host_update else []
         late = [self.pending] if self.pending is not None else []
         return [self.weights, *self.slots, *summed, *late]
 
     @property
     def state(self) -> float:
         """Bytes of weights and of what the optimizer keeps of them."""
-        return float(len(self.own) * self.own.element_size() * (1 + len(self.slots)))
+        return float(len(self.shard) * self.shard.element_size() * (1 + len(self.slots)))
 
-    def add(self, gradients: Tensor, what: str) -> None:
-        """Gradients of a micro-batch, or of all, go out and are added up there."""
-        come = self.link.out(gradients, self._said(what))
+    def add(self, gradients: Tensor, label: str) -> None:
+        """Send the gradients of a micro-batch, or of all, out, and add them up there."""
+        arriving = self.link.out(gradients, self._label(label))
         with self.link.place():
-            self.summed += come
+            self.summed += arriving
 
-    def bring(self, what: str, into: Tensor, key: object) -> None:
-        """Weights of a unit, or the part of them that this device keeps."""
+    def bring(self, label: str, into: Tensor, key: object) -> None:
+        """Copy the weights of a unit, or the part that this device keeps, to the device."""
         if self.away.disk:
-            disk = what.replace("in", "from disk", 1)
-            self.link.through("disk", self.weights.nbytes, self._said(disk))
-        self.link.home(self.weights, into, self._said(what), key)
+            disk = label.replace("in", "from disk", 1)
+            self.link.through("disk", self.weights.nbytes, self._label(disk))
+        self.link.home(self.weights, into, self._label(label), key)
 
-    def _said(self, what: str) -> str:
-        """What is copied, as it is counted."""
-        return self.bundle.prefix + what
+    def _label(self, label: str) -> str:
+        """The name under which a copy is counted."""
+        return self.bundle.prefix + label
 
     def update(self, optimizer: Optimizer, step: int, ratios: Callable[..., Tensor]) -> None:
-        """Update the own part where it is to be done."""
+        """Update this device's part of the weights where the plan says."""
         if self.away.disk:
-            self.link.through("disk", 2 * self.state, self._said("state from disk and back"))
-        if not self.away.there:
-            self._here(optimizer, step, ratios)
+            self.link.through("disk", 2 * self.state, self._label("state from disk and back"))
+        if not self.away.host_update:
+            self._update_on_device(optimizer, step, ratios)
             return
         self.link.arrived()
         with self.link.place():
@@ -82,27 +84,29 @@ class Beside:
                 gradients, self.pending = self.pending, self.summed.clone()
                 step -= 1
             if gradients is not None:
-                optimizer.update(self.own, gradients, self.slots, step, ratios)
-        self.link.through("memory", 2 * self.state + READ * len(self.own))
+                optimizer.update(self.shard, gradients, self.slots, step, ratios)
+        self.link.through("memory", 2 * self.state + READ * len(self.shard))
         if not self.away.weights:
-            self.link.home(self.own, self.target, self._said("weights back"))
+            self.link.home(self.shard, self.target, self._label("weights back"))
 
-    def _here(self, optimizer: Optimizer, step: int, ratios: Callable[..., Tensor]) -> None:
-        """All state comes in and goes back."""
-        beside = [self.own, *self.slots]
-        come = [torch.empty_like(one) for one in beside]
-        for there, here in zip(beside, come, strict=True):
-            self.link.home(there, here, self._said("state in"))
-        optimizer.update(come[0], self.summed, come[1:], step, ratios)
+    def _update_on_device(
+        self, optimizer: Optimizer, step: int, ratios: Callable[..., Tensor]
+    ) -> None:
+        """Bring all state to the device, update it there, and send it back."""
+        state = [self.shard, *self.slots]
+        on_device = [torch.empty_like(tensor) for tensor in state]
+        for host_copy, device_copy in zip(state, on_device, strict=True):
+            self.link.home(host_copy, device_copy, self._label("state in"))
+        optimizer.update(on_device[0], self.summed, on_device[1:], step, ratios)
         if not self.away.weights:
-            self.target.copy_(come[0])
-        for there, here in zip(beside, come, strict=True):
+            self.target.copy_(on_device[0])
+        for host_copy, device_copy in zip(state, on_device, strict=True):
             with self.link.place():
-                there.copy_(here)
-            self.link.sent(here, self._said("state back"))
+                host_copy.copy_(device_copy)
+            self.link.sent(device_copy, self._label("state back"))
 
     @property
     def target(self) -> Tensor:
-        """The own part of the weights on the device."""
+        """The part of the weights that this device updates, on the device."""
         bundle = self.bundle
-        return (bundle.weights[bundle.own] if bundle.here else bundle.shard).detach()
+        return (bundle.weights[bundle.shard_slice] if bundle.has_weights else bundle.shard).detach()

@@ -1,4 +1,4 @@
-"""What crosses between the stages of a pipeline, and the order in which one sends to another."""
+"""Tensors that cross between pipeline stages, and the order in which stages send them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,32 @@ class Crossing(NamedTuple):
 
 
 def crossings(graph: OperationGraph, stages: Sequence[Interval]) -> list[Crossing]:
-    """What goes from chunk to chunk: each tensor once, directly, to each chunk that reads it."""
-    chunk = {unit: at for at, units in enumerate(stages) for unit in range(*units)}
-    of = [chunk[op.unit] for op in graph.operations]
-    found = {Crossing(of[op.index], feed, of[feed]) for op in graph.operations
-             for feed in op.feeds if feed >= 0 and of[feed] != of[op.index]}  # fmt: skip
-    return sorted(found)
+    """Tensors that go from chunk to chunk: each once, directly, to every chunk that reads it."""
+    chunk_of_unit = {unit: number for number, units in enumerate(stages) for unit in range(*units)}
+    chunk = [chunk_of_unit[op.unit] for op in graph.operations]
+    return sorted({
+        Crossing(chunk[op.index], feed, chunk[feed])
+        for op in graph.operations for feed in op.feeds
+        if feed >= 0 and chunk[feed] != chunk[op.index]
+    })  # fmt: skip
 
 
-def neighbours(every: Sequence[Crossing], stages: int) -> list[tuple[int, int]]:
+def neighbours(every_crossing: Sequence[Crossing], stages: int) -> list[tuple[int, int]]:
     """Pairs of stages between which something crosses, each way."""
-    there = {(one.source % stages, one.target % stages) for one in every}
-    return sorted({way for a, b in there if a != b for way in ((a, b), (b, a))})
+    pairs = {(crossing.source % stages, crossing.target % stages) for crossing in every_crossing}
+    return sorted({way for a, b in pairs if a != b for way in ((a, b), (b, a))})
 
 
 def arrivals(
-    every: Sequence[Crossing], turns: Sequence[Pass], stage: int, stages: int, to: int
+    every_crossing: Sequence[Crossing], turns: Sequence[Pass], stage: int, stages: int, to: int
 ) -> Iterator[tuple[Pass, int]]:
-    """What one stage sends to another, in order: the pass that wants it, and the crossing."""
-    for this in turns:
-        at = this.chunk * stages + stage
-        for number, one in enumerate(every):
-            made, wanted = (one.source, one.target) if this.forward else (one.target, one.source)
-            chunk, there = divmod(wanted, stages)
-            if made == at and there == to != stage:
-                yield replace(this, chunk=chunk), number
+    """The crossings that one stage sends to another, in order, each with the pass that wants it."""
+    for turn in turns:
+        sender = turn.chunk * stages + stage
+        for number, crossing in enumerate(every_crossing):
+            source, target = crossing.source, crossing.target
+            if not turn.forward:
+                source, target = target, source
+            chunk, target_stage = divmod(target, stages)
+            if source == sender and target_stage == to != stage:
+                yield replace(turn, chunk=chunk), number

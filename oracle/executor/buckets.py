@@ -26,21 +26,21 @@ class Buckets:
         self.missing = [0] * buckets
         self.waits: list[Callable[[], None]] = []
         self._reset()
-        for held in bundle.held_weights:
-            held.value.register_post_accumulate_grad_hook(self._hook(held))
+        for weight in bundle.held_weights:
+            weight.value.register_post_accumulate_grad_hook(self._hook(weight))
 
-    def _buckets_of(self, held: HeldWeight) -> list[int]:
-        stop = held.at + math.prod(held.shape)
-        return [i for i, (a, b) in enumerate(self.buckets) if a < stop and held.at < b]
+    def _buckets_of(self, weight: HeldWeight) -> list[int]:
+        stop = weight.offset + math.prod(weight.shape)
+        return [i for i, (a, b) in enumerate(self.buckets) if a < stop and weight.offset < b]
 
     def _reset(self) -> None:
         self.missing = [0] * len(self.buckets)
-        for held in self.bundle.held_weights:
-            for bucket in self._buckets_of(held):
+        for weight in self.bundle.held_weights:
+            for bucket in self._buckets_of(weight):
                 self.missing[bucket] += 1
 
-    def _hook(self, held: HeldWeight) -> Callable[[Tensor], None]:
-        buckets = self._buckets_of(held)
+    def _hook(self, weight: HeldWeight) -> Callable[[Tensor], None]:
+        buckets = self._buckets_of(weight)
 
         def ready(_: Tensor) -> None:
             if not self.armed:
@@ -54,16 +54,16 @@ class Buckets:
 
     def _send(self, bucket: int) -> None:
         a, b = self.buckets[bucket]
-        own, what = self.bundle.gradients[a:b], f"data: {self.bundle.prefix}gradients"
-        sent = own.to(self.bundle.weights.dtype)
-        wait = self.local.wire.allreduce_later(sent, self.bundle.replicas, what)
+        gradients, label = self.bundle.gradients[a:b], f"data: {self.bundle.prefix}gradients"
+        sent = gradients.to(self.bundle.weights.dtype)
+        wait = self.local.wire.allreduce_later(sent, self.bundle.replicas, label)
 
-        def there() -> None:
+        def arrived() -> None:
             wait()
-            if sent is not own:
-                own.copy_(sent)
+            if sent is not gradients:
+                gradients.copy_(sent)
 
-        self.waits.append(there)
+        self.waits.append(arrived)
 
     def finish(self) -> None:
         """Send the buckets that are left, and wait for all."""

@@ -32,8 +32,8 @@ class GroupShape:
         """
         span = self.size * self.stride
         starts = (block + i for block in range(0, ranks, span) for i in range(self.stride))
-        whole = [[s + k * self.stride for k in range(self.size)] for s in starts]
-        return [group for group in whole if group[-1] < ranks][: self.groups]
+        groups = [[s + k * self.stride for k in range(self.size)] for s in starts]
+        return [group for group in groups if group[-1] < ranks][: self.groups]
 
 
 class ProcessGroups:
@@ -45,10 +45,10 @@ class ProcessGroups:
         self.shape, self.all = shape, shape.members(rank.size)
         if not self.all:
             raise ValueError(f"no group of shape {shape} fits into {rank.size} ranks")
-        made = [dist.new_group(group) for group in self.all]  # all ranks make all groups
-        at = next((i for i, group in enumerate(self.all) if rank.rank in group), None)
-        self.mine = None if at is None else made[at]
-        self.members = [] if at is None else self.all[at]
+        handles = [dist.new_group(group) for group in self.all]  # all ranks make all groups
+        own_group = next((i for i, group in enumerate(self.all) if rank.rank in group), None)
+        self.mine = None if own_group is None else handles[own_group]
+        self.members = [] if own_group is None else self.all[own_group]
         self.nodes = len({rank.hosts[member] for member in self.all[0]})
 
 
@@ -75,36 +75,37 @@ def _share(groups: ProcessGroups, size: int) -> int:
 
 def _reduce_scatter(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     share = _share(groups, size)
-    whole, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
+    full, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
     call = newest("reduce_scatter_single", "reduce_scatter_tensor")
-    return lambda: call(part, whole, group=groups.mine), whole.numel() * 4
+    return lambda: call(part, full, group=groups.mine), full.numel() * 4
 
 
 def _allgather(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     share = _share(groups, size)
-    whole, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
-    return lambda: gather(whole, part, groups.mine), whole.numel() * 4
+    full, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
+    return lambda: gather(full, part, groups.mine), full.numel() * 4
 
 
 def gather(
-    whole: Tensor, part: Tensor, group: dist.ProcessGroup, async_op: bool = False
+    full: Tensor, part: Tensor, group: dist.ProcessGroup, async_op: bool = False
 ) -> dist.Work | None:
     """Allgather equal parts into one buffer, by a swap where gloo has two ranks and all wait.
 
-    Between two ranks gloo has one connection, and its allgather sends one way after the other
-    unless both come at once: 1.5 times the time. A swap that receives first never does.
+    Between two ranks gloo has one connection, and its allgather sends one way after the other,
+    unless both ranks arrive at once: that takes 1.5 times as long. A swap that receives first
+    never does so.
     """
     import torch.distributed as dist
 
     on_gloo = dist.get_backend(group) == "gloo" and not part.is_cuda
     if dist.get_world_size(group) != 2 or not on_gloo or async_op:
         call = newest("all_gather_single", "all_gather_into_tensor")
-        return call(whole, part, group=group, async_op=async_op)
+        return call(full, part, group=group, async_op=async_op)
     me = dist.get_rank(group)
-    halves = whole.view(-1).chunk(2)
-    other = dist.get_global_rank(group, 1 - me)
-    coming = dist.irecv(halves[1 - me], other, group=group)
-    going = dist.isend(part.view(-1), other, group=group)
+    halves = full.view(-1).chunk(2)
+    peer = dist.get_global_rank(group, 1 - me)
+    coming = dist.irecv(halves[1 - me], peer, group=group)
+    going = dist.isend(part.view(-1), peer, group=group)
     halves[me].copy_(part.view(-1))
     coming.wait()
     going.wait()
@@ -112,20 +113,20 @@ def gather(
 
 
 def together(
-    given: Iterable[tuple[int, Tensor]],
-    made: Iterable[tuple[int, Tensor]],
+    outgoing: Iterable[tuple[int, Tensor]],
+    incoming: Iterable[tuple[int, Tensor]],
     group: dist.ProcessGroup | None,
 ) -> Callable[[], None]:
     """Begin to send to and receive from these ranks at once; call what is returned to wait.
 
-    As one group of calls: NCCL runs a communicator's calls one after the other, and a send ends
-    with its receive; only the calls of a group go on without each other. Receivers first: over a
-    single connection of gloo's their notice would wait behind the data.
+    The calls are one group: NCCL runs a communicator's calls one after the other, and a send ends
+    with its receive; only the calls of a group go on without each other. Receives come first:
+    over a single connection of gloo their notice would wait behind the data.
     """
     import torch.distributed as dist
 
-    calls = [dist.P2POp(dist.irecv, tensor, rank, group) for rank, tensor in made]
-    calls += [dist.P2POp(dist.isend, tensor, rank, group) for rank, tensor in given]
+    calls = [dist.P2POp(dist.irecv, tensor, rank, group) for rank, tensor in incoming]
+    calls += [dist.P2POp(dist.isend, tensor, rank, group) for rank, tensor in outgoing]
     works = dist.batch_isend_irecv(calls) if calls else []
 
     def wait() -> None:
@@ -137,11 +138,11 @@ def together(
 
 
 def newest(name: str, older: str) -> Callable[..., Any]:
-    """torch.distributed's function by its name of today, or by that of older releases."""
+    """The function of torch.distributed by its name of today, or by that of older releases."""
     import torch.distributed as dist
 
-    found: Callable[..., Any] = getattr(dist, name, None) or getattr(dist, older)
-    return found
+    function: Callable[..., Any] = getattr(dist, name, None) or getattr(dist, older)
+    return function
 
 
 def _broadcast(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
@@ -155,41 +156,47 @@ def _broadcast(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
 def _alltoall(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     import torch.distributed as dist
 
-    given = _buffer(rank, _share(groups, size) * groups.shape.size)
-    made = given.clone()
-    return lambda: dist.all_to_all_single(made, given, group=groups.mine), given.numel() * 4
+    outgoing = _buffer(rank, _share(groups, size) * groups.shape.size)
+    incoming = outgoing.clone()
+    return lambda: dist.all_to_all_single(
+        incoming, outgoing, group=groups.mine
+    ), outgoing.numel() * 4
 
 
 def _neighbours(rank: Rank, groups: ProcessGroups) -> Iterator[int]:
-    """Before and after this rank in its group, where there is one."""
+    """The ranks before and after this one in its group, where there are any."""
     place = groups.members.index(rank.rank)
-    for other in (place - 1, place + 1):
-        if 0 <= other < len(groups.members):
-            yield groups.members[other]
+    for neighbour in (place - 1, place + 1):
+        if 0 <= neighbour < len(groups.members):
+            yield groups.members[neighbour]
 
 
 def _sendrecv(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     """Every rank sends to the next at once, the last to the first."""
     place, ranks = groups.members.index(rank.rank), len(groups.members)
     after, before = groups.members[(place + 1) % ranks], groups.members[place - 1]
-    given, made = _buffer(rank, max(size // 4, 1)), _buffer(rank, max(size // 4, 1))
+    outgoing, incoming = _buffer(rank, max(size // 4, 1)), _buffer(rank, max(size // 4, 1))
 
     def call() -> None:
-        together([(after, given)], [(before, made)], groups.mine)()
+        together([(after, outgoing)], [(before, incoming)], groups.mine)()
 
-    return call, given.numel() * 4
+    return call, outgoing.numel() * 4
 
 
 def _halo(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     """Every rank swaps a border with each of its neighbours, pairwise and at once."""
-    others = list(_neighbours(rank, groups))
-    given = [_buffer(rank, max(size // 4, 1)) for _ in others]
-    made = [_buffer(rank, max(size // 4, 1)) for _ in others]
+    neighbours = list(_neighbours(rank, groups))
+    outgoing = [_buffer(rank, max(size // 4, 1)) for _ in neighbours]
+    incoming = [_buffer(rank, max(size // 4, 1)) for _ in neighbours]
 
     def call() -> None:
-        together(zip(others, given, strict=True), zip(others, made, strict=True), groups.mine)()
+        together(
+            zip(neighbours, outgoing, strict=True),
+            zip(neighbours, incoming, strict=True),
+            groups.mine,
+        )()
 
-    return call, given[0].numel() * 4
+    return call, outgoing[0].numel() * 4
 
 
 CALLS: dict[str, Callable[[Rank, ProcessGroups, int], TimedCall]] = {

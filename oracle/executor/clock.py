@@ -1,4 +1,4 @@
-"""Moments and phases of a step, read when it is over; clocks of several ranks put right."""
+"""Timers of a step's phases and messages, read when the step is over; ranks' clocks compared."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 PHASES = ("forward", "backward", "exchange", "update")
 GPUS = ("cuda", "xpu")  # devices that work through streams; ROCm's are called cuda
-Moment: TypeAlias = Any  # that a timer noted: its `at` reads it once the step is over
+Moment: TypeAlias = Any  # noted by a timer, whose `seconds_at` reads it once the step is over
 
 
 @dataclass
 class Stretch:
-    """A part of a step from one moment to another, and the one that it lies in."""
+    """A part of a step between two moments, and the part that it lies in."""
 
     name: str
     began: Moment
@@ -29,7 +29,7 @@ class Stretch:
 
 
 class Timer:
-    """Moments by the host's clock: of a device whose calls have ended when they return."""
+    """Takes moments by the host's clock, for devices whose calls have ended when they return."""
 
     def __init__(self) -> None:
         self.stretches: list[Stretch] = []
@@ -37,54 +37,54 @@ class Timer:
         self._stream: Any = None  # that the open one runs on
 
     def begin(self) -> None:
-        """Get ready for a step: all before it is over."""
+        """Get ready for a step, when all before it is over."""
         self.stretches, self._open = [], -1
 
     def now(self) -> Moment:
         return time.perf_counter()
 
     def settle(self) -> None:
-        """Wait for the end of a step; its moments can be read from here on."""
+        """Wait for the end of a step, after which its moments can be read."""
 
-    def at(self, moment: Moment) -> float:
-        """Seconds of the host's clock."""
+    def seconds_at(self, moment: Moment) -> float:
+        """A moment in seconds of the host's clock."""
         return float(moment)
 
     def stream(self) -> Any:
-        """What calls are made on now."""
+        """The stream that calls are made on now."""
         return None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """A part of the step, without the parts that are inside it."""
+        """Time a phase of the step, without the phases and messages inside it."""
         from torch.profiler import record_function
 
-        mine, before = Stretch(name, self.now(), None, self._open), (self._open, self._stream)
+        stretch, before = Stretch(name, self.now(), None, self._open), (self._open, self._stream)
         self._open, self._stream = len(self.stretches), self.stream()
-        self.stretches.append(mine)
+        self.stretches.append(stretch)
         with record_function(name):  # in traces
             yield
-        mine.ended = self.now()
+        stretch.ended = self.now()
         self._open, self._stream = before
 
     def exchanged(self, began: Moment, ended: Moment) -> None:
-        """Count a part as exchange: of the phase that runs, unless it goes on beside it."""
-        beside = self._open >= 0 and self.stream() != self._stream
-        self.stretches.append(Stretch("exchange", began, ended, -1 if beside else self._open))
+        """Count a stretch as exchange, inside the running phase unless it ran beside it."""
+        concurrent = self._open >= 0 and self.stream() != self._stream
+        self.stretches.append(Stretch("exchange", began, ended, -1 if concurrent else self._open))
 
     def seconds(self) -> dict[str, float]:
         """Seconds of each phase of a step that is over."""
-        found = dict.fromkeys(PHASES, 0.0)
-        for one in self.stretches:
-            spent = self.at(one.ended) - self.at(one.began)
-            found[one.name] += spent
-            if one.inside >= 0:
-                found[self.stretches[one.inside].name] -= spent
-        return found
+        seconds_of = dict.fromkeys(PHASES, 0.0)
+        for stretch in self.stretches:
+            spent = self.seconds_at(stretch.ended) - self.seconds_at(stretch.began)
+            seconds_of[stretch.name] += spent
+            if stretch.inside >= 0:
+                seconds_of[self.stretches[stretch.inside].name] -= spent
+        return seconds_of
 
 
 class StreamTimer(Timer):
-    """Moments on the streams of a GPU: an event each, recorded on the stream that calls go to.
+    """Takes moments on the streams of a GPU: an event on the stream that calls go to.
 
     The stream notes the time as it comes by, so the host waits for nothing inside a step, and runs
     as far ahead as it does in production. `gpu` is torch.cuda or torch.xpu.
@@ -114,7 +114,7 @@ class StreamTimer(Timer):
     def settle(self) -> None:
         self.gpu.synchronize()
 
-    def at(self, moment: Moment) -> float:
+    def seconds_at(self, moment: Moment) -> float:
         if isinstance(moment, float):
             return moment
         assert self.first is not None
@@ -134,16 +134,16 @@ def timer_of(device: torch.device) -> Timer:
 def ahead(rank: Rank, barriers: int = 9) -> float:
     """Seconds that this rank's clock is ahead of rank 0's.
 
-    All leave a barrier at nearly the same moment: the median over a few.
+    All ranks leave a barrier at nearly the same moment; this is the median over a few barriers.
     """
     import torch
     import torch.distributed as dist
 
-    left = []
+    moments_left = []
     for _ in range(barriers):
         dist.barrier(group=rank.control)
-        left.append(time.perf_counter())
-    own = torch.tensor(left, dtype=torch.float64)
-    first = own.clone()
+        moments_left.append(time.perf_counter())
+    moments = torch.tensor(moments_left, dtype=torch.float64)
+    first = moments.clone()
     dist.broadcast(first, 0, group=rank.control)
-    return float((own - first).median())
+    return float((moments - first).median())

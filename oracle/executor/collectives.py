@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.executor import records
 from oracle.executor.calls import CALLS, GroupShape, ProcessGroups
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.question import PACKAGE, installed
 from oracle.executor.world import World, recognise
 from oracle.spec.document import Fault, Place, SpecError, refusal, suggest
 from oracle.spec.units import show
@@ -43,15 +44,15 @@ def shapes_of(ranks: int, ranks_per_host: int) -> list[GroupShape]:
 
     On one host its halves stand for groups that communicate at once.
     """
-    wanted = [GroupShape(ranks)]
-    wanted += [GroupShape(2**k) for k in range(1, ranks.bit_length()) if 2**k < ranks]
+    shapes = [GroupShape(ranks)]
+    shapes += [GroupShape(2**k) for k in range(1, ranks.bit_length()) if 2**k < ranks]
     inside, hosts = ranks_per_host, ranks // ranks_per_host
     if inside > 1 and hosts > 1:
-        wanted += [GroupShape(inside), GroupShape(inside, 1, hosts)]
-        wanted += [GroupShape(hosts, inside), GroupShape(hosts, inside, inside)]
+        shapes += [GroupShape(inside), GroupShape(inside, 1, hosts)]
+        shapes += [GroupShape(hosts, inside), GroupShape(hosts, inside, inside)]
     elif ranks % 4 == 0:
-        wanted += [GroupShape(ranks // 2), GroupShape(ranks // 2, 1, 2)]
-    return list(dict.fromkeys(shape for shape in wanted if shape.size > 1))
+        shapes += [GroupShape(ranks // 2), GroupShape(ranks // 2, 1, 2)]
+    return list(dict.fromkeys(shape for shape in shapes if shape.size > 1))
 
 
 def measure_collectives(
@@ -105,18 +106,20 @@ def _same_world(parts: Path, now: Mapping[str, Any]) -> None:
     before = first["world"] if first else now
     for name, value in now.items():
         if before.get(name, value) != value:
-            what = f"an earlier run, left here, had {name} {before[name]}; this one has {value}"
+            difference = (
+                f"an earlier run, left here, had {name} {before[name]}; this one has {value}"
+            )
             hint = "name another file with -o, or delete this folder"
-            raise refusal(str(parts), what, hint)
+            raise refusal(str(parts), difference, hint)
 
 
 def merge(parts: Path, out: Path, complete: bool) -> int:
-    """Join the ranks' files into one measurement file, atomically; how many samples it has."""
+    """Join the ranks' files into one measurement file, atomically; returns how many samples."""
     first = next(records.lines(parts / "rank-00000.jsonl"), None)
     if first is None:
         return 0
-    found = records.of_all_ranks(parts, first["world"]["ranks"])
-    rows = [_joined(of_ranks) for key, of_ranks in found.items() if key != first["key"]]
+    records_of = records.of_all_ranks(parts, first["world"]["ranks"])
+    rows = [_joined(of_ranks) for key, of_ranks in records_of.items() if key != first["key"]]
     machine = dict(first["world"])
     header = {
         "oracle-measurement": 1,
@@ -134,10 +137,12 @@ def merge(parts: Path, out: Path, complete: bool) -> int:
 
 def _joined(of_ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One sample from the records of all ranks: each repeat took as long as its slowest rank."""
-    mine = [record for record in of_ranks if record["each"]]
-    each = [max(repeat) for repeat in zip(*(record["each"] for record in mine), strict=True)]
-    sample = {k: v for k, v in mine[0].items() if k not in ("each", "rank", "key")}
-    return sample | {"seconds": each}
+    of_members = [record for record in of_ranks if record["each"]]
+    slowest = [
+        max(repeat) for repeat in zip(*(record["each"] for record in of_members), strict=True)
+    ]
+    sample = {k: v for k, v in of_members[0].items() if k not in ("each", "rank", "key")}
+    return sample | {"seconds": slowest}
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
@@ -148,7 +153,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         _same_world(rank.attempt.parent, {k: facts(rank)[k] for k in ("nodes", "device", "torch")})
     else:
         today = date.today().isoformat()
-        rank.record("world", world=facts(rank), oracle=oracle_version(), date=today)
+        rank.record("world", world=facts(rank), oracle=installed(PACKAGE), date=today)
     plan = [
         (shape, operation, size)
         for shape in shapes
@@ -182,18 +187,8 @@ def _effort(size: int) -> float:
     return 0.3 + size / 2**22
 
 
-def oracle_version() -> str:
-    """Version of the package, as installed, or as checked out."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("oracle-training")
-    except PackageNotFoundError:
-        return "unreleased"
-
-
 def facts(rank: Rank) -> dict[str, Any]:
-    """The machine, as far as a measurement needs it: no environment, no paths."""
+    """Facts of the machine that a measurement needs: no environment, no paths."""
     import torch
 
     return {
@@ -245,7 +240,7 @@ def _sample(
     calls = 1 if operation == "broadcast" else _between(_ENOUGH / once, 1, _MOST_CALLS)
     count = _between(arguments["longest"] / (once * calls), 3, arguments["repeats"])
     rank.enter("measure", label, step)
-    each = [repeat(calls) for _ in range(count)]
+    seconds = [repeat(calls) for _ in range(count)]
     rank.record(
         key,
         operation=operation,
@@ -259,7 +254,7 @@ def _sample(
         memory="device" if rank.backend == "nccl" else "host",
         note=f"groups {groups.shape}",
         iterations=calls * count,
-        each=each if call else [],
+        each=seconds if call else [],
     )
 
 

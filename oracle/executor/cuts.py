@@ -46,7 +46,7 @@ class Cuts:
     expert_cut: bool = False  # tensor: experts are cut, as any MLP
 
     @classmethod
-    def of(cls, graph: OperationGraph, plan: Plan, mesh: DeviceMesh) -> Cuts:
+    def from_plan(cls, graph: OperationGraph, plan: Plan, mesh: DeviceMesh) -> Cuts:
         if why := unsupported(graph.model, plan):
             raise NotSupported("; ".join(why))
         model, none = graph.model, np.zeros(len(graph.model), bool)
@@ -78,58 +78,58 @@ class Cuts:
         """How tensor parallelism cuts the operation, "" when it does not."""
         return op.shape.role if self.mesh.degree("tensor") > 1 else ""
 
-    def kept(self, op: Operation) -> dict[str, list[list[Interval]]]:
-        """Of each weight the intervals that are held here, by axis."""
-        found: dict[str, list[list[Interval]]] = {}
+    def weight_intervals(self, op: Operation) -> dict[str, list[list[Interval]]]:
+        """The intervals of each weight that this device holds, by axis."""
+        intervals: dict[str, list[list[Interval]]] = {}
         for name, shape in weights_of(op).items():
-            found[name] = [[(0, n)] for n in shape]
+            intervals[name] = [[(0, n)] for n in shape]
         role, mesh = self.role(op), self.mesh
         if op.shape.experts:
-            self._experts(op, found)
+            self._experts(op, intervals)
         elif role:
             p, i = mesh.degree("tensor"), mesh.at["tensor"]
             if role == "column":
                 rows = [deal(n, p, begin)[i] for begin, n in blocks_of(op, p)]
-                for name in found:
-                    found[name][0] = rows
+                for name in intervals:
+                    intervals[name][0] = rows
             elif role == "row":
-                found["weight"][1] = [deal(op.shape.given.channels, p)[i]]
-                if "bias" in found:
-                    found["bias"][0] = [deal(op.shape.made.channels, p)[i]]
+                intervals["weight"][1] = [deal(op.shape.given.channels, p)[i]]
+                if "bias" in intervals:
+                    intervals["bias"][0] = [deal(op.shape.made.channels, p)[i]]
             elif role == "vocab":
                 for name, shape in weights_of(op).items():
-                    found[name][0] = [deal(shape[0], p)[i]]
+                    intervals[name][0] = [deal(shape[0], p)[i]]
         if self.filtered[op.row]:
             p, i = mesh.degree("filter"), mesh.at["filter"]
             groups = op.shape.groups
             if groups > 1 and groups % p:
                 raise NotSupported(f"{op.label}: {groups} groups over {p} devices")
-            for name in found:
+            for name in intervals:
                 dim = filters_of(op) if name == "weight" else 0
-                found[name][dim] = [deal(op.shape.made.channels, p)[i]]
+                intervals[name][dim] = [deal(op.shape.made.channels, p)[i]]
         if self.channeled[op.row]:
             p, i = mesh.degree("channel"), mesh.at["channel"]
-            found["weight"][1 - filters_of(op)] = [deal(op.shape.given.channels, p)[i]]
-            if "bias" in found:
-                (begin, end), *_ = found["bias"][0]
-                found["bias"][0] = [deal(end - begin, p, begin)[i]]
-        return found
+            intervals["weight"][1 - filters_of(op)] = [deal(op.shape.given.channels, p)[i]]
+            if "bias" in intervals:
+                (begin, end), *_ = intervals["bias"][0]
+                intervals["bias"][0] = [deal(end - begin, p, begin)[i]]
+        return intervals
 
-    def _experts(self, op: Operation, found: dict[str, list[list[Interval]]]) -> None:
-        """Of a mixture: the experts that are dealt here, and the part of each."""
+    def _experts(self, op: Operation, intervals: dict[str, list[list[Interval]]]) -> None:
+        """Cut the intervals of a mixture's weights to the experts, and their parts, dealt here."""
         group = self.mesh.group(EXPERTS)
-        for kept in found.values():
-            kept[0] = [deal(op.shape.experts, group.size)[group.place]]
-        if not self.expert_cut or not found:
+        for axes in intervals.values():
+            axes[0] = [deal(op.shape.experts, group.size)[group.place]]
+        if not self.expert_cut or not intervals:
             return
         p, i = self.mesh.degree("tensor"), self.mesh.at["tensor"]
         if op.shape.role == "column":
-            for kept in found.values():
-                kept[1] = [deal(n, p, begin)[i] for begin, n in blocks_of(op, p)]
+            for axes in intervals.values():
+                axes[1] = [deal(n, p, begin)[i] for begin, n in blocks_of(op, p)]
             return
-        found["weight"][2] = [deal(op.shape.given.channels, p)[i]]
-        if "bias" in found:
-            found["bias"][1] = [deal(op.shape.made.channels, p)[i]]
+        intervals["weight"][2] = [deal(op.shape.given.channels, p)[i]]
+        if "bias" in intervals:
+            intervals["bias"][1] = [deal(op.shape.made.channels, p)[i]]
 
 
 def blocks_of(op: Operation, p: int) -> list[tuple[int, int]]:
@@ -143,8 +143,8 @@ def blocks_of(op: Operation, p: int) -> list[tuple[int, int]]:
         kv_heads = layer.kv_heads or heads  # type: ignore[attr-defined]
         if kv_heads % p or heads % p:
             raise NotSupported(f"{op.label}: {kv_heads} key-value heads over {p} devices")
-        one = width // (heads + 2 * kv_heads)
-        q, k = heads * one, kv_heads * one
+        head_width = width // (heads + 2 * kv_heads)
+        q, k = heads * head_width, kv_heads * head_width
         return [(0, q), (q, k), (q + k, k)]
     if isinstance(op.layer, Mlp | Moe) and op.layer.gated:
         half = op.shape.made.channels // 2
@@ -152,8 +152,8 @@ def blocks_of(op: Operation, p: int) -> list[tuple[int, int]]:
     return [(0, op.shape.made.channels)]
 
 
-def stages_of(graph: OperationGraph, plan: Plan, edges: list[int] | None) -> list[Interval]:
-    """Units of each chunk: as given, in equal numbers, or balanced by FLOP.
+def stages_of(graph: OperationGraph, plan: Plan, chosen: list[int] | None) -> list[Interval]:
+    """The units of each chunk: as chosen, in equal numbers, or balanced by FLOP.
 
     Chunk c sits on stage c mod p of the pipeline; without interleave there is one a stage.
     """
@@ -164,15 +164,17 @@ def stages_of(graph: OperationGraph, plan: Plan, edges: list[int] | None) -> lis
     chunks = p * int(pipeline.interleave[0, 0])
     if chunks > graph.units:
         raise NotSupported(f"{chunks} stages of a model that can be cut into {graph.units} units")
-    found = edges or list(pipeline.edges(graph.model)) or None
-    if found is None and not pipeline.cuts[0, 0]:
+    boundaries = chosen or list(pipeline.edges(graph.model)) or None
+    if boundaries is None and not pipeline.cuts[0, 0]:
         dealt = even_cuts(graph.model, chunks)
-        found = None if dealt is None else [int(n) for n in dealt]
-    if found is None:
+        boundaries = None if dealt is None else [int(n) for n in dealt]
+    if boundaries is None:
         counts, _ = graph.model.units
         load = counts @ (graph.model.mac * 3 + graph.model.x + graph.model.y)
-        found = [int(n) for n in balanced_cuts(load[None, :], chunks)[0]]
-    ends = found[:1] + found[-1:] == [0, graph.units]
-    if len(found) != chunks + 1 or not ends or any(a >= b for a, b in pairwise(found)):
-        raise NotSupported(f"stages cut at {found}: {chunks} of {graph.units} units were asked for")
-    return list(pairwise(found))
+        boundaries = [int(n) for n in balanced_cuts(load[None, :], chunks)[0]]
+    ends = boundaries[:1] + boundaries[-1:] == [0, graph.units]
+    if len(boundaries) != chunks + 1 or not ends or any(a >= b for a, b in pairwise(boundaries)):
+        raise NotSupported(
+            f"stages cut at {boundaries}: {chunks} of {graph.units} units were asked for"
+        )
+    return list(pairwise(boundaries))

@@ -31,8 +31,8 @@ class Communicator:
 
     wire: Wire
     axes: tuple[str, ...]
-    what: str
-    back: str = ""  # the name in the backward pass
+    label: str
+    back_label: str = ""  # the name in the backward pass
 
     @property
     def size(self) -> int:
@@ -43,38 +43,38 @@ class Communicator:
         return self.wire.mesh.group(self.axes).place
 
 
-def gather_parts(x: Tensor, dim: int, count: int, comm: Communicator, what: str) -> Tensor:
+def gather_parts(x: Tensor, dim: int, count: int, comm: Communicator, label: str) -> Tensor:
     """Allgather the parts of a tensor that is cut along `dim`."""
     parts = deal(count, comm.size)
-    most = parts[0][1] - parts[0][0]
+    largest = parts[0][1] - parts[0][0]
     first = x.movedim(dim, 0)
-    if first.shape[0] < most:
-        first = torch.cat([first, first.new_zeros(most - first.shape[0], *first.shape[1:])])
-    whole = comm.wire.allgather(first.contiguous(), comm.axes, what)
+    if first.shape[0] < largest:
+        first = torch.cat([first, first.new_zeros(largest - first.shape[0], *first.shape[1:])])
+    gathered = comm.wire.allgather(first.contiguous(), comm.axes, label)
     if count % comm.size == 0:
-        return whole.flatten(0, 1).movedim(0, dim).contiguous()
-    pieces = [whole[i, : stop - start] for i, (start, stop) in enumerate(parts)]
+        return gathered.flatten(0, 1).movedim(0, dim).contiguous()
+    pieces = [gathered[i, : stop - start] for i, (start, stop) in enumerate(parts)]
     return torch.cat(pieces).movedim(0, dim)
 
 
-def reduce_scatter_parts(x: Tensor, dim: int, comm: Communicator, what: str) -> Tensor:
+def reduce_scatter_parts(x: Tensor, dim: int, comm: Communicator, label: str) -> Tensor:
     """Reduce-scatter a tensor along `dim`."""
     first, parts = x.movedim(dim, 0), deal(x.shape[dim], comm.size)
-    most = parts[0][1] - parts[0][0]
+    largest = parts[0][1] - parts[0][0]
     if x.shape[dim] % comm.size:
-        stacked = first.new_zeros(comm.size, most, *first.shape[1:])
+        stacked = first.new_zeros(comm.size, largest, *first.shape[1:])
         for i, (start, stop) in enumerate(parts):
             stacked[i, : stop - start] = first[start:stop]
     else:
-        stacked = first.contiguous().view(comm.size, most, *first.shape[1:])
+        stacked = first.contiguous().view(comm.size, largest, *first.shape[1:])
     del x, first
-    own = comm.wire.reduce_scatter(stacked, comm.axes, what)
+    part = comm.wire.reduce_scatter(stacked, comm.axes, label)
     start, stop = parts[comm.place]
-    return own[: stop - start].movedim(0, dim)
+    return part[: stop - start].movedim(0, dim)
 
 
 def own_part(x: Tensor, dim: int, comm: Communicator) -> Tensor:
-    """The part of this rank of a tensor that is cut along `dim`."""
+    """The part of a tensor, cut along `dim`, that belongs to this rank."""
     start, stop = deal(x.shape[dim], comm.size)[comm.place]
     return x.narrow(dim, start, stop - start)
 
@@ -89,7 +89,7 @@ class AllgatherForward(ExchangeFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int, count: int, comm: Communicator) -> Tensor:
         ctx.dim, ctx.comm = dim, comm
-        return gather_parts(x, dim, count, comm, comm.what)
+        return gather_parts(x, dim, count, comm, comm.label)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -108,7 +108,7 @@ class AllreduceBackward(ExchangeFunction):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         comm = ctx.comm
         # what the cut matrix alone has made, so it can be summed where it lies
-        return comm.wire.allreduce(gradient.contiguous(), comm.axes, comm.back), None
+        return comm.wire.allreduce(gradient.contiguous(), comm.axes, comm.back_label), None
 
 
 class ReduceScatterBackward(ExchangeFunction):
@@ -121,19 +121,19 @@ class ReduceScatterBackward(ExchangeFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        own = reduce_scatter_parts(gradient, ctx.dim, ctx.comm, ctx.comm.back)
-        made = torch.zeros_like(gradient)
-        own_part(made, ctx.dim, ctx.comm).copy_(own)
-        return made, None, None
+        part = reduce_scatter_parts(gradient, ctx.dim, ctx.comm, ctx.comm.back_label)
+        padded = torch.zeros_like(gradient)
+        own_part(padded, ctx.dim, ctx.comm).copy_(part)
+        return padded, None, None
 
 
 def allreduce_forward(x: Tensor, comm: Communicator) -> Tensor:
     """Forward: allreduce of partial sums, where they lie. Backward: nothing.
 
-    What made them must not want them again: a product, a sum.
+    The operation that made the sums must not need them again: it is a product, or a sum.
     """
     x = x.contiguous()
-    comm.wire.allreduce(x.detach(), comm.axes, comm.what)
+    comm.wire.allreduce(x.detach(), comm.axes, comm.label)
     return x
 
 
@@ -147,13 +147,13 @@ class SliceForward(ExchangeFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return gather_parts(gradient, ctx.dim, ctx.count, ctx.comm, ctx.comm.back), None, None
+        return gather_parts(gradient, ctx.dim, ctx.count, ctx.comm, ctx.comm.back_label), None, None
 
 
 class FirstToken(ExchangeFunction):
     """Forward: the first token, from the one that has it. Backward: what all make of it.
 
-    Those along `parted` each have a part of its gradient, those along `alike` all of it.
+    Ranks along `parted` each have a part of its gradient, ranks along `alike` all of it.
     """
 
     @staticmethod
@@ -162,20 +162,20 @@ class FirstToken(ExchangeFunction):
     ) -> Tensor:
         ctx.shape, ctx.parted = x.shape, parted
         ctx.mine = not any(comm.place for comm in (*parted, *alike))
-        made = x[:, :1].clone() if ctx.mine else x.new_zeros(x.shape[0], 1, x.shape[2])
+        token = x[:, :1].clone() if ctx.mine else x.new_zeros(x.shape[0], 1, x.shape[2])
         for comm in (*parted, *alike):
-            comm.wire.allreduce(made, comm.axes, comm.what)
-        return made
+            comm.wire.allreduce(token, comm.axes, comm.label)
+        return token
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         gradient = gradient.contiguous()
         for comm in ctx.parted:
-            gradient = comm.wire.allreduce(gradient, comm.axes, comm.back)
-        made = gradient.new_zeros(ctx.shape)
+            gradient = comm.wire.allreduce(gradient, comm.axes, comm.back_label)
+        input_gradient = gradient.new_zeros(ctx.shape)
         if ctx.mine:
-            made[:, :1] = gradient
-        return made, None, None
+            input_gradient[:, :1] = gradient
+        return input_gradient, None, None
 
 
 class ReduceScatterForward(ExchangeFunction):
@@ -184,17 +184,17 @@ class ReduceScatterForward(ExchangeFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int, comm: Communicator) -> Tensor:
         ctx.dim, ctx.count, ctx.comm = dim, x.shape[dim], comm
-        return reduce_scatter_parts(x, dim, comm, comm.what)
+        return reduce_scatter_parts(x, dim, comm, comm.label)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return gather_parts(gradient, ctx.dim, ctx.count, ctx.comm, ctx.comm.back), None, None
+        return gather_parts(gradient, ctx.dim, ctx.count, ctx.comm, ctx.comm.back_label), None, None
 
 
 class SequenceParallelLinear(ExchangeFunction):
     """A matrix cut by columns whose input is cut by tokens: allgather x, then multiply.
 
-    Only the part of x is kept; backward it is gathered again [korthikanti2022, §4.2.2].
+    Only this rank's part of x is kept; backward x is gathered again [korthikanti2022, §4.2.2].
     """
 
     @staticmethod
@@ -208,18 +208,18 @@ class SequenceParallelLinear(ExchangeFunction):
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.count, ctx.comms, ctx.biased = count, comms, bias is not None
-        whole = gather_parts(x, 1, count, comms[0], comms[0].what)
-        return functional.linear(whole, weight, bias)
+        gathered = gather_parts(x, 1, count, comms[0], comms[0].label)
+        return functional.linear(gathered, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        forth, again = ctx.comms
-        whole = gather_parts(x, 1, ctx.count, again, again.what)
+        scatter, regather = ctx.comms
+        gathered = gather_parts(x, 1, ctx.count, regather, regather.label)
         flat = gradient.flatten(0, -2)
-        back = reduce_scatter_parts(gradient @ weight, 1, forth, forth.back)
+        input_gradient = reduce_scatter_parts(gradient @ weight, 1, scatter, scatter.back_label)
         bias = flat.sum(0) if ctx.biased else None
-        return back, flat.T @ whole.flatten(0, -2), bias, None, None
+        return input_gradient, flat.T @ gathered.flatten(0, -2), bias, None, None
 
 
 class ShardedCrossEntropy(ExchangeFunction):
@@ -234,20 +234,20 @@ class ShardedCrossEntropy(ExchangeFunction):
     ) -> Tensor:
         scores = logits.movedim(dim, -1)
         top = scores.amax(-1)
-        comm.wire.allreduce(top, comm.axes, comm.what, dist.ReduceOp.MAX)
+        comm.wire.allreduce(top, comm.axes, comm.label, dist.ReduceOp.MAX)
         raised = (scores - top[..., None]).exp()
-        mine = (target >= first) & (target < first + scores.shape[-1])
-        index = torch.where(mine, target - first, 0)[..., None]
-        own = (scores - top[..., None]).gather(-1, index)[..., 0] * mine
-        both = torch.stack([raised.sum(-1), own])
-        comm.wire.allreduce(both, comm.axes, comm.what)
-        ctx.save_for_backward(raised / both[0][..., None], index, mine)
+        held_here = (target >= first) & (target < first + scores.shape[-1])
+        index = torch.where(held_here, target - first, 0)[..., None]
+        target_score = (scores - top[..., None]).gather(-1, index)[..., 0] * held_here
+        sums = torch.stack([raised.sum(-1), target_score])
+        comm.wire.allreduce(sums, comm.axes, comm.label)
+        ctx.save_for_backward(raised / sums[0][..., None], index, held_here)
         ctx.dim = dim
-        return (both[0].log() - both[1]).sum()
+        return (sums[0].log() - sums[1]).sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        chances, index, mine = ctx.saved_tensors
-        back = chances.clone()
-        back.scatter_add_(-1, index, -mine[..., None].to(back.dtype))
-        return (back * gradient).movedim(-1, ctx.dim), None, None, None, None
+        probabilities, index, held_here = ctx.saved_tensors
+        logits_gradient = probabilities.clone()
+        logits_gradient.scatter_add_(-1, index, -held_here[..., None].to(logits_gradient.dtype))
+        return (logits_gradient * gradient).movedim(-1, ctx.dim), None, None, None, None

@@ -1,4 +1,4 @@
-"""Bytes and calls of each message that the devices of a plan should send in a step."""
+"""The bytes and calls of each message that the devices of a plan should send in a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINKS = ("host", "disk")  # of a device's own, whose copies are counted
 class ExpectedMessage:
     """One kind of message: bytes of all devices together, and calls of one of them."""
 
-    what: str
+    label: str
     op: str
     axes: tuple[str, ...]
     nbytes: float  # of all devices, in one step
@@ -40,11 +40,11 @@ def expected_messages(
 ) -> list[ExpectedMessage]:  # fmt: skip
     """The messages of the strategies, summed over rows, micro-batches and devices.
 
-    `words` say of each unit what becomes of its activations; all that may leave do if none do.
+    `words` say what each unit does with its activations; without them all that may leave do.
     """
     model, shard = graph.model, shard_of(graph.model, plan, delta)
     shard = shard.but(beside=(1 + SLOTS[optimizer]) * delta)  # and weights
-    found = []
+    messages = []
     for axis in plan.axes:
         for message in axis.talk(shard):
             copied = message.op == "copy" and message.over in LINKS
@@ -53,9 +53,9 @@ def expected_messages(
             message = in_its_group(message, plan)
             nbytes, calls = _in_a_step(message, shard, plan, model, stages, words)
             if nbytes > 0:
-                what = f"{axis.name}: {message.what}"
-                found.append(ExpectedMessage(what, message.op, message.axes, nbytes, calls))
-    return found
+                label = f"{axis.name}: {message.what}"
+                messages.append(ExpectedMessage(label, message.op, message.axes, nbytes, calls))
+    return messages
 
 
 def _in_a_step(
@@ -69,13 +69,15 @@ def _in_a_step(
     nbytes, calls = by_row(message, rows)
     nbytes = nbytes * np.broadcast_to(np.asarray(message.share, float), (1, rows))[0]
     full = plan.axis("recompute").mode[0, 0] == 2
-    again = np.where(inside(model) & full & (message.when == "forward"), 2.0, 1.0)
+    reruns = np.where(inside(model) & full & (message.when == "forward"), 2.0, 1.0)
     counts, _ = model.units
     if message.when in ("forward", "backward"):
-        times = calls * segments * (1.0 if message.once else model.repeat * again)
+        times = calls * segments * (1.0 if message.once else model.repeat * reruns)
         total = float(devices * (nbytes * times).sum())
-        said = max(float(((nbytes > 0) * times) @ _rows_in(counts, stages[i::p])) for i in range(p))
-        return total * _neighbours(message, plan), said
+        most_calls = max(
+            float(((nbytes > 0) * times) @ _rows_in(counts, stages[i::p])) for i in range(p)
+        )
+        return total * _neighbours(message, plan), most_calls
     if message.when == "step":
         once = calls.max()
         return float(devices * (nbytes @ model.repeat) * once), float(once)
@@ -90,9 +92,9 @@ def _in_a_step(
     sent = crossings(model, np.array([[0, *(stop for _, stop in stages)]]),
                      np.arange(len(stages)) % p, p)  # fmt: skip
     total = float(devices * 2 * segments * sent.values(nbytes[None]).sum())
-    each = sum(np.bincount(end[0, sent.sent[0]] % p, minlength=p)
+    calls_by_stage = sum(np.bincount(end[0, sent.sent[0]] % p, minlength=p)
                for end in (sent.source, sent.target))  # fmt: skip
-    return total, float(segments * np.max(each))
+    return total, float(segments * np.max(calls_by_stage))
 
 
 def _rows_in(counts: NDArray[np.float64], chunks: list[Interval]) -> NDArray[np.float64]:
@@ -106,7 +108,7 @@ def by_row(message: Message, rows: int) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def in_its_group(message: Message, plan: Plan) -> Message:
-    """A message with the bytes that a group of its size sends."""
+    """The message with the bytes that a group of its size sends."""
     if message.sized is None:
         return message
     size = np.full((1, 1), float(group_size(message, plan)))
@@ -114,7 +116,7 @@ def in_its_group(message: Message, plan: Plan) -> Message:
 
 
 def group_size(message: Message, plan: Plan) -> int:
-    """Devices of a group that sends this message."""
+    """How many devices a group has that sends this message."""
     if message.line is not None:
         return round(float(np.ravel(message.line[0])[0]))
     return round(float(np.prod([Groups(plan).sizes[name][0, 0] for name in message.axes])))

@@ -1,4 +1,4 @@
-"""Mixtures of experts: a router's choice, tokens on their way to experts and back, their products.
+"""Mixtures of experts: the router's choice, tokens sent to experts and back, and their products.
 
 Each token goes as one copy to each expert that it visits. Copies leave sorted by expert, those of
 one device of experts after those of the one before; how many come from whom is told ahead. With
@@ -57,66 +57,66 @@ class Routing:
 
     @property
     def places(self) -> Tensor:
-        """(tokens, k) where each copy lies among all."""
-        found = torch.empty_like(self.order)
-        found[self.order] = torch.arange(len(self.order), device=self.order.device)
-        return found.view(self.chosen.shape)
+        """(tokens, k) places of each token's copies among all copies."""
+        places = torch.empty_like(self.order)
+        places[self.order] = torch.arange(len(self.order), device=self.order.device)
+        return places.view(self.chosen.shape)
 
-    def there(self, copies: Tensor) -> Tensor:
-        """Copies where experts want them."""
+    def to_experts(self, copies: Tensor) -> Tensor:
+        """Send copies to the devices of their experts, sorted by expert."""
         comm, sent, received = self.experts, self.sent, self.received
-        copies = Step.apply(copies, partial(self._swapped, sent, received, comm.what),
-                            partial(self._swapped, received, sent, comm.back))  # fmt: skip
+        copies = Step.apply(copies, partial(self._swapped, sent, received, comm.label),
+                            partial(self._swapped, received, sent, comm.back_label))  # fmt: skip
         if self.tensor:
             comm, _ = self.tensor
-            copies = Step.apply(copies, partial(self._gathered, comm, comm.what),
-                                partial(self._scattered, comm, comm.back))  # fmt: skip
+            copies = Step.apply(copies, partial(self._gathered, comm, comm.label),
+                                partial(self._scattered, comm, comm.back_label))  # fmt: skip
         return copies if self.arranged is None else Step.apply(copies, self._sorted, self._unsorted)
 
-    def home(self, made: Tensor) -> Tensor:
-        """What experts made of copies where these came from."""
+    def from_experts(self, outputs: Tensor) -> Tensor:
+        """Send the outputs of experts back to the devices that the copies came from."""
         comm, sent, received = self.experts, self.sent, self.received
         if self.arranged is not None:
-            made = Step.apply(made, self._unsorted, self._sorted)
+            outputs = Step.apply(outputs, self._unsorted, self._sorted)
         if self.tensor:
-            _, again = self.tensor
-            made = Step.apply(made, partial(self._scattered, again, again.what),
-                              partial(self._gathered, again, again.back))  # fmt: skip
-        return Step.apply(made, partial(self._swapped, received, sent, comm.what),
-                          partial(self._swapped, sent, received, comm.back))  # fmt: skip
+            _, comm_back = self.tensor
+            outputs = Step.apply(outputs, partial(self._scattered, comm_back, comm_back.label),
+                              partial(self._gathered, comm_back, comm_back.back_label))  # fmt: skip
+        return Step.apply(outputs, partial(self._swapped, received, sent, comm.label),
+                          partial(self._swapped, sent, received, comm.back_label))  # fmt: skip
 
     def _swapped(
-        self, sent: list[int], received: list[int], what: str, copies: Tensor
+        self, sent: list[int], received: list[int], label: str, copies: Tensor
     ) -> Tensor:  # fmt: skip
         comm = self.experts
         if comm.size == 1:
             return copies.view_as(copies)
-        return comm.wire.alltoall_uneven(copies, sent, received, comm.axes, what)
+        return comm.wire.alltoall_uneven(copies, sent, received, comm.axes, label)
 
-    def _gathered(self, comm: Communicator, what: str, copies: Tensor) -> Tensor:
+    def _gathered(self, comm: Communicator, label: str, copies: Tensor) -> Tensor:
         padded = functional.pad(copies, (0, 0, 0, self.wide - len(copies)))
-        return comm.wire.allgather(padded, comm.axes, what).flatten(0, 1)
+        return comm.wire.allgather(padded, comm.axes, label).flatten(0, 1)
 
-    def _scattered(self, comm: Communicator, what: str, made: Tensor) -> Tensor:
-        parts = made.view(comm.size, self.wide, -1)
-        return comm.wire.reduce_scatter(parts, comm.axes, what)[: sum(self.received)]
+    def _scattered(self, comm: Communicator, label: str, outputs: Tensor) -> Tensor:
+        parts = outputs.view(comm.size, self.wide, -1)
+        return comm.wire.reduce_scatter(parts, comm.axes, label)[: sum(self.received)]
 
     def _sorted(self, copies: Tensor) -> Tensor:
         return copies[self.arranged]
 
-    def _unsorted(self, made: Tensor) -> Tensor:
+    def _unsorted(self, outputs: Tensor) -> Tensor:
         size = self.wide * (self.tensor[0].size if self.tensor else 1)
-        return made.new_zeros(size, made.shape[1]).index_copy_(0, self.arranged, made)
+        return outputs.new_zeros(size, outputs.shape[1]).index_copy_(0, self.arranged, outputs)
 
 
 def routing(local: LocalModel, op: Operation) -> Routing:
     """The choice that a mixture's router made in this pass."""
-    found: Routing = local.routings[op.index - _AFTER[op.part]]
-    return found
+    route: Routing = local.routings[op.index - _AFTER[op.part]]
+    return route
 
 
 def routed(local: LocalModel, op: Operation, x: Tensor, logits: Tensor) -> Routing:
-    """What a router's logits say of the tokens that are here."""
+    """The routing that a router's logits give the tokens of this device."""
     layer, mesh = op.layer, local.mesh
     assert isinstance(layer, Moe)
     chosen = (
@@ -130,22 +130,29 @@ def routed(local: LocalModel, op: Operation, x: Tensor, logits: Tensor) -> Routi
     begin, end = dealt[experts.place]
     sent = [int(counts[a:b].sum()) for a, b in dealt]
     # (devices that send here, experts that are here), then of each that gathers
-    come = local.wire.counts_of_all(counts, EXPERTS, "expert: counts")[:, begin:end].contiguous()
-    received, tensor, each = come.sum(1).tolist(), None, come[None]
+    incoming = local.wire.counts_of_all(counts, EXPERTS, "expert: counts")[
+        :, begin:end
+    ].contiguous()
+    received, tensor, counts_gathered = incoming.sum(1).tolist(), None, incoming[None]
     if local.cuts.sequence and mesh.degree("expert/tensor", "tensor/expert") == 1:
         tensor = (local.comm("tensor", "expert activations gathered",
                              "expert input gradients scattered"),
                   local.comm("tensor", "expert activations scattered",
                              "expert output gradients gathered"))  # fmt: skip
-        each = local.wire.counts_of_all(come, ("tensor",), "tensor: counts")
-    wide, here = int(each.sum((1, 2)).max()), each.sum((0, 1)).tolist()
-    mixed = tensor is not None or (experts.size > 1 and len(here) > 1)
-    arranged = _by_expert(each, wide) if mixed else None
-    return Routing(chosen, order, sent, received, wide, arranged, here, experts, tensor)
+        counts_gathered = local.wire.counts_of_all(incoming, ("tensor",), "tensor: counts")
+    most_copies, counts_here = (
+        int(counts_gathered.sum((1, 2)).max()),
+        counts_gathered.sum((0, 1)).tolist(),
+    )
+    mixed = tensor is not None or (experts.size > 1 and len(counts_here) > 1)
+    arranged = _by_expert(counts_gathered, most_copies) if mixed else None
+    return Routing(
+        chosen, order, sent, received, most_copies, arranged, counts_here, experts, tensor
+    )
 
 
-def _by_expert(counts: Tensor, wide: int) -> Tensor:
-    """Places of copies in what (gathering, sending, expert) counts lie in, sorted by expert.
+def _by_expert(counts: Tensor, stride: int) -> Tensor:
+    """The order that sorts copies, received by (gathering, sending, expert) counts, by expert.
 
     >>> _by_expert(torch.tensor([[[1, 2], [2, 0]], [[0, 1], [1, 1]]]), 5).tolist()
     [0, 3, 4, 6, 1, 2, 5, 7]
@@ -155,13 +162,13 @@ def _by_expert(counts: Tensor, wide: int) -> Tensor:
     whose = number.repeat_interleave(counts.flatten())
     totals = counts.sum((1, 2))
     first = totals.cumsum(0) - totals
-    begin = torch.arange(gathering, device=counts.device) * wide - first
-    at = torch.arange(len(whose), device=counts.device) + begin.repeat_interleave(totals)
-    return at[whose.argsort(stable=True)]
+    shift = torch.arange(gathering, device=counts.device) * stride - first
+    places = torch.arange(len(whose), device=counts.device) + shift.repeat_interleave(totals)
+    return places[whose.argsort(stable=True)]
 
 
 def choice(logits: Tensor, layer: Moe) -> Tensor:
-    """(tokens, k) experts of the largest logits, of the groups that have the largest, if limited.
+    """(tokens, k) experts with the largest logits, among the best groups where these are limited.
 
     >>> layer = Moe(4, 1, 2, groups=2, reach=1)
     >>> choice(torch.tensor([[3.0, 0, 2, 1]]), layer).tolist()
@@ -176,19 +183,19 @@ def choice(logits: Tensor, layer: Moe) -> Tensor:
 
 
 def _in_turn(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
-    """Experts by turns along a sequence, so that all have as many tokens."""
+    """Experts chosen by turns along a sequence, so that all have as many tokens."""
     layer = op.layer
     assert isinstance(layer, Moe)
     first, end = local.tokens(op.shape.given.extents[0])
     if local.cuts.sequence:
         first, _ = deal(end - first, local.mesh.degree("tensor"), first)[local.mesh.at["tensor"]]
-    at = torch.arange(first, first + x.shape[1], device=x.device).repeat(x.shape[0])
-    turn = at[:, None] * layer.active + torch.arange(layer.active, device=x.device)
+    positions = torch.arange(first, first + x.shape[1], device=x.device).repeat(x.shape[0])
+    turn = positions[:, None] * layer.active + torch.arange(layer.active, device=x.device)
     return turn % layer.experts
 
 
 class Step(ExchangeFunction):
-    """One step of copies on their way, and the step of their gradients."""
+    """One exchange or reordering of copies, with the step for their gradients."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, forth: Move, back: Move) -> Tensor:
@@ -201,7 +208,7 @@ class Step(ExchangeFunction):
 
 
 class Copies(ExchangeFunction):
-    """A copy of each token for each expert that it visits; backward their gradients add up."""
+    """A copy of each token for each of its experts; backward their gradients add up."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, routing: Routing) -> Tensor:
@@ -210,15 +217,15 @@ class Copies(ExchangeFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        found = gradient.new_zeros(ctx.shape)
-        found.view(-1, ctx.shape[-1]).index_add_(0, ctx.routing.tokens, gradient)
-        return found, None
+        input_gradient = gradient.new_zeros(ctx.shape)
+        input_gradient.view(-1, ctx.shape[-1]).index_add_(0, ctx.routing.tokens, gradient)
+        return input_gradient, None
 
 
 class Combine(ExchangeFunction):
-    """What experts made of a token's copies is added up by the softmax of the chosen logits.
+    """Adds up the outputs for a token's copies, weighed by the softmax of the chosen logits.
 
-    Beside it stands what shared experts made, if there are any.
+    The output of shared experts, if there are any, is added too.
     """
 
     @staticmethod
@@ -231,8 +238,8 @@ class Combine(ExchangeFunction):
         total = (copies.new_zeros(len(flat), copies.shape[1]) if shared is None
                  else shared.flatten(0, -2).clone())  # fmt: skip
         for tokens in _pieces(len(flat)):
-            mine = copies[routing.places[tokens]]  # (tokens, k, channels)
-            total[tokens] += torch.bmm(shares[tokens, None], mine)[:, 0]
+            token_copies = copies[routing.places[tokens]]  # (tokens, k, channels)
+            total[tokens] += torch.bmm(shares[tokens, None], token_copies)[:, 0]
         ctx.save_for_backward(copies, shares)
         return total.view(*logits.shape[:-1], -1)
 
@@ -242,9 +249,9 @@ class Combine(ExchangeFunction):
         flat = gradient.flatten(0, -2)
         of_copies, of_shares = torch.empty_like(copies), torch.empty_like(shares)
         for tokens in _pieces(len(flat)):
-            at = routing.places[tokens]
-            of_shares[tokens] = torch.bmm(copies[at], flat[tokens, :, None])[..., 0]
-            of_copies[at] = flat[tokens, None] * shares[tokens, :, None]
+            places = routing.places[tokens]
+            of_shares[tokens] = torch.bmm(copies[places], flat[tokens, :, None])[..., 0]
+            of_copies[places] = flat[tokens, None] * shares[tokens, :, None]
         of_chosen = shares * (of_shares - (shares * of_shares).sum(-1, keepdim=True))
         of_logits = shares.new_zeros(len(flat), ctx.shape[-1])
         of_logits.scatter_(-1, routing.chosen, of_chosen)
@@ -252,7 +259,7 @@ class Combine(ExchangeFunction):
 
 
 def _pieces(tokens: int) -> list[slice]:
-    """Tokens in a few pieces, so that what a piece takes meanwhile is little."""
+    """Tokens in a few pieces, so that little memory is taken for each."""
     return [slice(a, b) for a, b in deal(tokens, PIECES)]
 
 
@@ -265,12 +272,12 @@ class ExpertMatrix(torch.autograd.Function):  # type: ignore[misc]  # torch is u
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.counts, ctx.biased = counts, bias is not None
-        made = x.new_empty(len(x), weight.shape[1])
+        outputs = x.new_empty(len(x), weight.shape[1])
         for expert, (a, b) in enumerate(_runs(counts)):
-            torch.mm(x[a:b], weight[expert].T, out=made[a:b])
+            torch.mm(x[a:b], weight[expert].T, out=outputs[a:b])
             if bias is not None:
-                made[a:b] += bias[expert]
-        return made
+                outputs[a:b] += bias[expert]
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -293,17 +300,17 @@ def _runs(counts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor]) -> Tensor:
-    """One row of a mixture's experts."""
+    """Run one row of a mixture's experts."""
     x = inputs[0]
     if op.part == "dispatch":
-        found = routed(local, op, *inputs)
-        local.routings[op.index - _AFTER["dispatch"]] = found
-        return found.there(Copies.apply(x, found))
+        route = routed(local, op, *inputs)
+        local.routings[op.index - _AFTER["dispatch"]] = route
+        return route.to_experts(Copies.apply(x, route))
     if op.part == "combine":
         shared = inputs[2] if len(inputs) > 2 else None
-        found = routing(local, op)
+        route = routing(local, op)
         del local.routings[op.index - _AFTER["combine"]]
-        return Combine.apply(found.home(x), inputs[1], shared, found)
+        return Combine.apply(route.from_experts(x), inputs[1], shared, route)
     if op.part == "act":
         layer = op.layer
         assert isinstance(layer, Moe)
@@ -312,18 +319,18 @@ def apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor]) -> Tensor:
 
 
 def _matrix(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
-    """The products of experts; of those that tensor parallelism cuts each device has a part."""
+    """Run the products of experts, of which each device has a part where tensor ranks cut them."""
     weight, bias = local.weight(op), local.weight(op, "bias")
     assert weight is not None
     counts, cut = routing(local, op).counts, local.cuts.expert_cut
-    whole = cut and not local.cuts.sequence  # each device has all copies
-    if op.part == "up" and whole:
+    all_copies_here = cut and not local.cuts.sequence  # each device has all copies
+    if op.part == "up" and all_copies_here:
         x = AllreduceBackward.apply(x, local.comm("tensor", "", "expert input gradients"))
     if op.part == "down" and cut and bias is not None:
         # each rank adds its own part of the bias to the partial sum
-        first, count = local.of[op.index, "bias"].kept[1][0][0], weight.shape[1]
+        first, count = local.weight_of[op.index, "bias"].intervals[1][0][0], weight.shape[1]
         bias = functional.pad(bias, (first, count - first - bias.shape[1]))
-    made = ExpertMatrix.apply(x, weight, bias, counts)
-    if op.part == "down" and whole:
-        made = allreduce_forward(made, local.comm("tensor", "expert activations"))
-    return made
+    outputs = ExpertMatrix.apply(x, weight, bias, counts)
+    if op.part == "down" and all_copies_here:
+        outputs = allreduce_forward(outputs, local.comm("tensor", "expert activations"))
+    return outputs

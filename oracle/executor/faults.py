@@ -1,4 +1,4 @@
-"""Failures of ranks: one file each, and which of several was the cause."""
+"""Failures of ranks: one file each, and the one that caused the others."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _MEMORY = re.compile(r"out of memory|can't allocate memory|cannot allocate memor
 
 @dataclass(frozen=True, slots=True)
 class RankFault:
-    """One rank's failure, as found by whoever noticed it first."""
+    """One rank's failure, as whoever noticed it first reported it."""
 
     rank: int
     host: str
     kind: str  # one of KINDS
     detail: str
-    where: str = ""
+    activity: str = ""
     when: float = 0.0
 
     def __str__(self) -> str:
-        place = f" at {self.where}" if self.where else ""
+        place = f" at {self.activity}" if self.activity else ""
         return f"rank {self.rank} on {self.host} {self.detail}{place}"
 
 

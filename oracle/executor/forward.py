@@ -23,7 +23,7 @@ from oracle.executor.exchange import (
     ShardedCrossEntropy,
     allreduce_forward,
 )
-from oracle.executor.graph import Operation
+from oracle.executor.graph import Operation, sample_shape
 from oracle.executor.local_model import LocalModel
 from oracle.executor.parts import deal
 from oracle.executor.spans import Span
@@ -37,7 +37,7 @@ Layers = Callable[..., tuple[Tensor, ...]]  # what a span does to what it is giv
 
 
 class Observer:
-    """Is called as passes and their operations run; this one does nothing."""
+    """Hooks that are called as passes and operations run; this one does nothing."""
 
     def before_pass(self, forward: bool) -> None: ...
     def before(self, op: Operation) -> None: ...
@@ -47,68 +47,68 @@ class Observer:
 
 def forward(
     local: LocalModel,
-    given: dict[int, Tensor],
+    received: dict[int, Tensor],
     target: Tensor,
     chunk: int,
     observer: Observer,
     around: Callable[..., tuple[Tensor, ...]] | None = None,
 ) -> dict[int, Tensor]:
-    """What a chunk hands on, by the operation that made it; at the end of the last, the loss.
+    """Run a chunk: the tensors it hands on, by operation; the loss at the end of the last chunk.
 
-    It takes what is `given` by operation, the samples by -1, and leaves nothing there.
-    `around(span, layers, *inputs)` runs one unit; sharded weights are fetched there.
+    It takes the tensors out of `received`, which has them by operation, the samples by -1.
+    `around(span, layers, *inputs)` runs one unit, and fetches its sharded weights.
     """
-    names = list(given)
+    names = list(received)
 
     def through(*inputs: Tensor) -> tuple[Tensor, ...]:
         nonlocal names
-        live = dict(zip(wanted, inputs, strict=True))
+        live = dict(zip(operations, inputs, strict=True))
         del inputs
         for span in local.spans[chunk]:
             layers = _layers(local, span, target, observer)
-            own = [live[feed] for feed in span.given]
+            inputs_of_span = [live[feed] for feed in span.inputs]
             for feed in span.done:
                 live.pop(feed)
-            made = around(span, layers, *own) if around else layers(*own)
-            del own
-            live.update(zip(span.made, made, strict=True))
-            del made
+            outputs = around(span, layers, *inputs_of_span) if around else layers(*inputs_of_span)
+            del inputs_of_span
+            live.update(zip(span.outputs, outputs, strict=True))
+            del outputs
         names = list(live)
         return tuple(live.values())
 
-    wanted = tuple(names)
-    inputs = [given.pop(at) for at in wanted]
-    again = local.recompute == "stage"
-    found = _again(through, *inputs) if again else through(*inputs)
-    return dict(zip(names, found, strict=True))
+    operations = tuple(names)
+    inputs = [received.pop(index) for index in operations]
+    rerun = local.recompute == "stage"
+    outputs = _remade(through, *inputs) if rerun else through(*inputs)
+    return dict(zip(names, outputs, strict=True))
 
 
 def _layers(local: LocalModel, span: Span, target: Tensor, observer: Observer) -> Layers:
-    """What a span does to its inputs, run again in the backward pass where that is asked for."""
+    """The function that runs a span's operations, again in the backward pass where planned."""
     last = {feed: op.index for op in span.operations for feed in op.feeds}  # who wants it last
 
     def layers(*inputs: Tensor) -> tuple[Tensor, ...]:
-        made = dict(zip(span.given, inputs, strict=True))
+        outputs = dict(zip(span.inputs, inputs, strict=True))
         collected: dict[int, Tensor] = {}
         del inputs
         for op in span.operations:
             local.wire.enter("forward", op.label)
             observer.before(op)
-            taken = [_input(local, op, feed, made, collected) for feed in op.feeds]
-            made[op.index] = _apply(local, op, taken, target)
-            observer.after(op, made[op.index])
-            del taken
+            op_inputs = [_input(local, op, feed, outputs, collected) for feed in op.feeds]
+            outputs[op.index] = _apply(local, op, op_inputs, target)
+            observer.after(op, outputs[op.index])
+            del op_inputs
             for feed in op.feeds:
                 if last[feed] == op.index:
                     collected.pop(feed, None)
-                    if feed not in span.made:
-                        made.pop(feed, None)
-        return tuple(made[index] for index in span.made)
+                    if feed not in span.outputs:
+                        outputs.pop(feed, None)
+        return tuple(outputs[index] for index in span.outputs)
 
     if local.words[span.unit] == "recompute":
-        return lambda *inputs: _again(layers, *inputs)
-    if local.recompute == "operators" and span.again:
-        return lambda *inputs: _again(layers, *inputs, context_fn=every_other)
+        return lambda *inputs: _remade(layers, *inputs)
+    if local.recompute == "operators" and span.remade:
+        return lambda *inputs: _remade(layers, *inputs, context_fn=every_other)
     return layers
 
 
@@ -116,17 +116,17 @@ def _input(
     local: LocalModel,
     op: Operation,
     feed: int,
-    made: dict[int, Tensor],
+    outputs: dict[int, Tensor],
     collected: dict[int, Tensor],
 ) -> Tensor:
-    """An input of an operation, gathered where it is cut in space and the operation is not."""
+    """An input of an operation, gathered if it is cut in space and the operation is not."""
     if not local.spaced(feed) or bool(local.cuts.spaced[op.row]):
-        return made[feed]
+        return outputs[feed]
     if feed not in collected:
         shape = op.shape.given if feed < 0 else local.graph.operations[feed].shape.made
         comm = local.comm("spatial", "collect at the split point", "spread at the split point")
         grid = local.grid_of(len(shape.extents))
-        collected[feed] = GatherSample.apply(made[feed], grid, shape.extents, comm)
+        collected[feed] = GatherSample.apply(outputs[feed], grid, shape.extents, comm)
     return collected[feed]
 
 
@@ -143,7 +143,7 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
         kv = shape.kv_heads * heads // shape.heads
         if local.mesh.degree("context") > 1:
             return _cut_attention(local, op, x, heads, kv)
-        return _attention(local, op, x, heads, kv)
+        return _remembered(local, operators.attention, op, x, heads, kv)
     if kind == "pool":
         return products.pool(local, op, x)
     if kind == "norm":
@@ -178,13 +178,9 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
     raise NotSupported(f"{op.label}: layers of kind `{kind}`")
 
 
-def _attention(local: LocalModel, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
-    return _remembered(local, operators.attention, op, x, heads, kv_heads)
-
-
-def _remembered(local: LocalModel, call: Callable[..., Tensor], *given: Any) -> Tensor:
-    """Attention, which alone is run again in the backward pass where that is asked for."""
-    return _again(call, *given) if local.recompute == "selective" else call(*given)
+def _remembered(local: LocalModel, call: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Run attention, again in the backward pass where it alone is recomputed."""
+    return _remade(call, *arguments) if local.recompute == "selective" else call(*arguments)
 
 
 def _cut_attention(
@@ -196,17 +192,19 @@ def _cut_attention(
         forth, back = "keys and values", "keys, values and gradients"
         q, k, v = operators.split_heads(op, x, heads, kv_heads)
         comm = local.comm("context", forth, back)
-        made = RingAttention.apply(q, k, v, count, op.shape.causal, comm)
-        return made.transpose(1, 2).flatten(-2)
+        output = RingAttention.apply(q, k, v, count, op.shape.causal, comm)
+        return output.transpose(1, 2).flatten(-2)
     if count % p or kv_heads % p:
-        what = f"{count} tokens and {kv_heads} key-value heads over {p} devices"
-        raise NotSupported(f"{op.label}: {what} with kind=alltoall")
+        counts = f"{count} tokens and {kv_heads} key-value heads over {p} devices"
+        raise NotSupported(f"{op.label}: {counts} with kind=alltoall")
     comm = local.comm("context", "heads for tokens", "tokens for heads")
     widths = [n * op.shape.width for n in (heads, kv_heads, kv_heads)]
     parts = zip(*(part.chunk(p, -1) for part in x.split(widths, -1)), strict=True)
-    whole = AllToAll.apply(torch.cat([one for part in parts for one in part], -1), -1, 1, comm)
-    made = _attention(local, op, whole, heads // p, kv_heads // p)
-    return AllToAll.apply(made, 1, -1, comm)
+    heads_cut = AllToAll.apply(
+        torch.cat([part_of_head for part in parts for part_of_head in part], -1), -1, 1, comm
+    )
+    output = _remembered(local, operators.attention, op, heads_cut, heads // p, kv_heads // p)
+    return AllToAll.apply(output, 1, -1, comm)
 
 
 def _norm(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
@@ -217,10 +215,10 @@ def _norm(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     spaced = bool(local.ghost.spaced[op.row]) if len(local.ghost.spaced) else False
     rank = x.dim() - 2
     grid = local.ghost.grid[:rank] if spaced else (1,) * rank
-    made = []
+    outputs = []
     for a, b in local.ghost.batch:
-        made.append(_tiled(x[a:b], 2, grid, lambda t: operators.norm(op, t, weight, bias)))
-    return torch.cat(made)
+        outputs.append(_tiled(x[a:b], 2, grid, lambda t: operators.norm(op, t, weight, bias)))
+    return torch.cat(outputs)
 
 
 def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
@@ -232,8 +230,8 @@ def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     positions = local.weight(op, "positions")
     if positions is not None:
         first = local.begins(op, "positions") if cut else 0
-        at, _ = local.tokens(op.shape.made.extents[0])
-        y = operators.add_positions(y, positions, first, at)
+        first_token, _ = local.tokens(op.shape.made.extents[0])
+        y = operators.add_positions(y, positions, first, first_token)
     return products.sum_partial(local, y) if cut else y
 
 
@@ -247,32 +245,32 @@ def _position(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
 
 
 def _dropout(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
-    """Drops what one device would drop of the same samples in the same step."""
-    made, feed, rate = op.shape.made, op.feeds[0], float(op.layer.rate)  # type: ignore[attr-defined]
+    """Drop what one device would drop of the same samples in the same step."""
+    uncut, feed, rate = op.shape.made, op.feeds[0], float(op.layer.rate)  # type: ignore[attr-defined]
     if rate >= 1:
         return x * 0.0
-    channels, extents = [(0, x.shape[-1 if made.tokens else 1])], [(0, n) for n in made.extents]
-    if channels[0][1] < made.channels:
-        p, at = local.mesh.degree("filter"), local.mesh.at["filter"]
-        channels = [deal(made.channels, p)[at]]
-    if made.tokens:
-        begin, end = local.tokens(made.extents[0])
+    channels, extents = [(0, x.shape[-1 if uncut.tokens else 1])], [(0, n) for n in uncut.extents]
+    if channels[0][1] < uncut.channels:
+        p, place = local.mesh.degree("filter"), local.mesh.at["filter"]
+        channels = [deal(uncut.channels, p)[place]]
+    if uncut.tokens:
+        begin, end = local.tokens(uncut.extents[0])
         if feed in local.along_tokens:
-            p, at = local.mesh.degree("tensor"), local.mesh.at["tensor"]
-            begin, end = deal(end - begin, p, begin)[at]
+            p, place = local.mesh.degree("tensor"), local.mesh.at["tensor"]
+            begin, end = deal(end - begin, p, begin)[place]
         extents = [(begin, end)]
     elif local.spaced(op.index):
-        extents = local.box(made.extents)
+        extents = local.box(uncut.extents)
     samples = [(local.first_sample, local.first_sample + x.shape[0])]
-    parts = [*samples, *extents, *channels] if made.tokens else [*samples, *channels, *extents]
-    sizes = (*made.extents, made.channels) if made.tokens else (made.channels, *made.extents)
-    numbers = drawn([a for a, _ in parts], [b - a for a, b in parts], (local.batch, *sizes),
+    parts = [*samples, *extents, *channels] if uncut.tokens else [*samples, *channels, *extents]
+    sizes = (local.batch, *sample_shape(uncut))
+    numbers = drawn([a for a, _ in parts], [b - a for a, b in parts], sizes,
                     local.step * len(local.graph.operations) + op.index, x.device)  # fmt: skip
     return Dropout.apply(x, numbers >= rate, rate)
 
 
 def _first(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
-    """The first token, on all devices that have some of a sample's."""
+    """The first token of each sample, on all devices that hold some of its tokens."""
     axes = ["context"] if local.mesh.degree("context") > 1 else []
     return FirstToken.apply(
         x, tuple(local.comm(axis, "first token", "first token") for axis in axes),
@@ -305,8 +303,8 @@ def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor
         if name == "cross_entropy":
             value = ShardedCrossEntropy.apply(x, target, dim, first, comm)
         else:
-            own = operators.summed_loss(op, x, target.narrow(dim, first, x.shape[dim]))
-            value = allreduce_forward(own, comm)
+            partial_loss = operators.summed_loss(op, x, target.narrow(dim, first, x.shape[dim]))
+            value = allreduce_forward(partial_loss, comm)
     else:
         value = operators.summed_loss(op, x, target)
     positions = math.prod(op.shape.given.extents)
@@ -314,23 +312,23 @@ def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor
     return value / (local.batch * positions * alike)
 
 
-def _again(call: Callable[..., Tensor], *given: Any, **how: Any) -> Tensor:
+def _remade(call: Callable[..., Tensor], *arguments: Any, **options: Any) -> Tensor:
     """Run now, keep nothing, and run all of it again in the backward pass, as is predicted."""
     with set_checkpoint_early_stop(False):
-        return checkpoint(call, *given, use_reentrant=False, **how)
+        return checkpoint(call, *arguments, use_reentrant=False, **options)
 
 
 def every_other() -> Any:
     """Contexts that keep what attention and every other matrix makes."""
-    seen = {False: 0, True: 0}  # matrices so far, as it runs first and again
+    matrices = {False: 0, True: 0}  # matrices so far, as it runs first and again
 
     def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
         name = str(operation)
         if "attention" in name:
             return CheckpointPolicy.MUST_SAVE
         if name.split(".")[1] in _PRODUCTS:
-            seen[context.is_recompute] += 1
-            if seen[context.is_recompute] % 2:
+            matrices[context.is_recompute] += 1
+            if matrices[context.is_recompute] % 2:
                 return CheckpointPolicy.MUST_SAVE
         return CheckpointPolicy.PREFER_RECOMPUTE
 

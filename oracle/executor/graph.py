@@ -51,17 +51,23 @@ class OperationGraph:
         return [op for op in self.operations if start <= op.unit < stop]
 
 
-def graph(what: Any) -> OperationGraph:
+def sample_shape(shape: Shape, extents: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Sizes of a sample's tensor, channels first, of tokens last; `extents` may be a part's."""
+    extents = shape.extents if extents is None else extents
+    return (*extents, shape.channels) if shape.tokens else (shape.channels, *extents)
+
+
+def graph(source: Any) -> OperationGraph:
     """Unroll a model by shipped name, path or dict."""
-    spec, node, _, _ = network(what)
-    model = read_model(what)
+    spec, node, _, _ = network(source)
+    model = read_model(source)
     if spec.transformer is not None:
         items: Sequence[Placed] = spec.transformer.placed(node, PLAIN.kernels)
-        given = Shape(1, (spec.transformer.sequence,), tokens=True)
+        input_shape = Shape(1, (spec.transformer.sequence,), tokens=True)
     else:
-        items, given = spec.layers, Shape(spec.input[0], tuple(spec.input[1:]))
+        items, input_shape = spec.layers, Shape(spec.input[0], tuple(spec.input[1:]))
     walk = _Unroller(spec, model)
-    walk.place(items, (given, -1), {"input": (given, -1)})
+    walk.place(items, (input_shape, -1), {"input": (input_shape, -1)})
     if walk.row != len(model):
         raise ValueError(f"{spec.name}: {walk.row} rows were found of {len(model)}")
     return OperationGraph(model, tuple(_with_units(model, walk.operations)))
@@ -78,46 +84,50 @@ class _Unroller:
         self.operations: list[Operation] = []
         self.row, self.nested = 0, False
 
-    def place(self, items: Sequence[Placed], at: At, scope: dict[str, At]) -> At:
+    def place(self, items: Sequence[Placed], position: At, scope: dict[str, At]) -> At:
         for item in items:
-            at = self.block(item, at, scope) if item.layer is None else self.one(item, at, scope)
-        return at
+            position = (
+                self.place_block(item, position, scope)
+                if item.layer is None
+                else self.place_layer(item, position, scope)
+            )
+        return position
 
-    def one(self, item: Placed, at: At, scope: dict[str, At]) -> At:
+    def place_layer(self, item: Placed, position: At, scope: dict[str, At]) -> At:
         layer = item.layer
         assert layer is not None
-        given = [scope[word] for word in layer.inputs] or [at]
-        entry = feeds = tuple(index for _, index in given)
-        rows = list(layer.rows([shape for shape, _ in given]))
+        inputs = [scope[word] for word in layer.inputs] or [position]
+        entry = feeds = tuple(index for _, index in inputs)
+        rows = list(layer.rows([shape for shape, _ in inputs]))
         for shape in rows:
             part = shape.name.rpartition(".")[2] if len(rows) > 1 else ""
             index = len(self.operations)
             back = tuple(index - steps if steps else entry[0] for steps in shape.takes)
-            taken = entry if shape.entry else back or feeds
-            self.operations.append(Operation(index, self.row, shape, layer, part, taken))
+            row_feeds = entry if shape.entry else back or feeds
+            self.operations.append(Operation(index, self.row, shape, layer, part, row_feeds))
             feeds, self.row = (index,), self.row + 1
-        at = (rows[-1].made, len(self.operations) - 1)
+        position = (rows[-1].made, len(self.operations) - 1)
         if layer.name:
-            scope[layer.name] = at
-        return at
+            scope[layer.name] = position
+        return position
 
-    def block(self, item: Placed, at: At, scope: dict[str, At]) -> At:
+    def place_block(self, item: Placed, position: At, scope: dict[str, At]) -> At:
         """Unroll a repeated block; copies that the model folds run over the same rows again."""
-        left = item.repeat
-        while left:
-            begin, entered = self.row, at[0]
+        copies_left = item.repeat
+        while copies_left:
+            begin, entered = self.row, position[0]
             outer, self.nested = self.nested, True
-            at = self.place(item.block, at, {**scope, "block": at})
+            position = self.place(item.block, position, {**scope, "block": position})
             self.nested = outer
-            folded = left if at[0] == entered and not self.nested else 1
+            folded = copies_left if position[0] == entered and not self.nested else 1
             for _ in range(folded - 1):
                 self.row, self.nested = begin, True
-                at = self.place(item.block, at, {**scope, "block": at})
+                position = self.place(item.block, position, {**scope, "block": position})
                 self.nested = outer
-            left -= folded
+            copies_left -= folded
         if item.name:
-            scope[item.name] = at
-        return at
+            scope[item.name] = position
+        return position
 
 
 def _with_units(model: Model, operations: Sequence[Operation]) -> Iterator[Operation]:

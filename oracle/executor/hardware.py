@@ -22,14 +22,14 @@ VIRTUAL = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")  # no disks of
 
 
 def hardware(root: Path = Path("/")) -> dict[str, Any]:
-    """All of it, as it goes into JSON."""
-    found = {"processor": processor(root), "memory": memory(root)}
-    found |= {"ports": list(ports(root)), "disks": list(disks(root)), "gpus": gpus(root)}
-    return found
+    """All facts of this machine, as they go into JSON."""
+    facts = {"processor": processor(root), "memory": memory(root)}
+    facts |= {"ports": list(ports(root)), "disks": list(disks(root)), "gpus": gpus(root)}
+    return facts
 
 
-def said(path: Path) -> str:
-    """What a file of the kernel says; nothing where it cannot be read."""
+def kernel_text(path: Path) -> str:
+    """The text of a file of the kernel; empty where it cannot be read."""
     try:
         return read_text(path, "file of the kernel", LOG, errors="replace").strip()
     except (SpecError, OSError):  # a port without a cable refuses to say its speed
@@ -38,7 +38,7 @@ def said(path: Path) -> str:
 
 def available(root: Path = Path("/")) -> float:
     """Bytes of memory that processes may still take."""
-    for line in said(root / "proc/meminfo").splitlines():
+    for line in kernel_text(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable"):
             return number(line) * 1024
     return 0.0
@@ -46,23 +46,23 @@ def available(root: Path = Path("/")) -> float:
 
 def number(text: str) -> float:
     """The first number of a text; 0 where there is none."""
-    found = re.search(r"-?\d+(\.\d+)?", text)
-    return float(found[0]) if found else 0.0
+    match = re.search(r"-?\d+(\.\d+)?", text)
+    return float(match[0]) if match else 0.0
 
 
 def processor(root: Path) -> dict[str, Any]:
-    """Model, cores, sockets, NUMA nodes, and the largest cache."""
-    lines = said(root / "proc/cpuinfo").splitlines()
+    """The processor's model, its cores, sockets, NUMA nodes, and largest cache."""
+    lines = kernel_text(root / "proc/cpuinfo").splitlines()
     pairs = (line.partition(":") for line in reversed(lines) if ":" in line)
     words = {name.strip(): value.strip() for name, _, value in pairs}
     model = words.get("model name") or words.get("cpu") or words.get("CPU implementer") or ""
     threads = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*"))
     places = {
-        tuple(said(one / "topology" / name) for name in ("physical_package_id", "core_id"))
-        for one in threads
+        tuple(kernel_text(path / "topology" / name) for name in ("physical_package_id", "core_id"))
+        for path in threads
     } - {("", "")}
-    caches = [_bytes(said(one)) for one in (root / "sys/devices/system/cpu/cpu0/cache").glob(
-        "index*/size")]  # fmt: skip
+    cache_files = (root / "sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    caches = [_bytes(kernel_text(path)) for path in cache_files]
     nodes = [*(root / "sys/devices/system/node").glob("node[0-9]*")]
     return {
         "model": " ".join(model.split()),
@@ -85,16 +85,16 @@ def _bytes(text: str) -> float:
 
 
 def memory(root: Path) -> float:
-    """Bytes of memory; those that a control group leaves, if it leaves fewer."""
-    found = re.search(r"MemTotal:\s*(\d+) kB", said(root / "proc/meminfo"))
-    total = float(found[1]) * 1024 if found else 0.0
-    limits = (said(root / "sys/fs/cgroup/memory.max"),
-              said(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"))  # fmt: skip
+    """Bytes of memory, or fewer where a control group allows fewer."""
+    match = re.search(r"MemTotal:\s*(\d+) kB", kernel_text(root / "proc/meminfo"))
+    total = float(match[1]) * 1024 if match else 0.0
+    limits = (kernel_text(root / "sys/fs/cgroup/memory.max"),
+              kernel_text(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"))  # fmt: skip
     return min([total, *(float(text) for text in limits if text.isdigit())]) or total
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Processors that this process may use: its affinity, and the quota of its control group."""
+    """Processors that this process may use, by its affinity and its control group's quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     allowed = quota(root)
     if allowed < math.inf:
@@ -107,8 +107,8 @@ def quota(root: Path = Path("/")) -> float:
 
     A group is held to its own quota and to those of the groups that it is in.
     """
-    least = math.inf
-    for line in said(root / "proc/self/cgroup").splitlines() or ["0::/"]:
+    smallest = math.inf
+    for line in kernel_text(root / "proc/self/cgroup").splitlines() or ["0::/"]:
         number, _, rest = line.partition(":")
         kinds, _, path = rest.partition(":")
         if number != "0" and "cpu" not in kinds.split(","):
@@ -116,60 +116,62 @@ def quota(root: Path = Path("/")) -> float:
         base = root / "sys/fs/cgroup" / ("" if number == "0" else kinds)
         for depth in range(path.count("/") + 1):
             group = base / "/".join(path.strip("/").split("/")[:depth])
-            words = said(group / "cpu.max").split()
-            words = words or [said(group / f"cpu.cfs_{one}_us").strip()
-                              for one in ("quota", "period")]  # fmt: skip
+            words = kernel_text(group / "cpu.max").split()
+            words = words or [kernel_text(group / f"cpu.cfs_{part}_us").strip()
+                              for part in ("quota", "period")]  # fmt: skip
             if len(words) == 2 and words[0].isdigit() and words[1].isdigit():
-                least = min(least, float(words[0]) / float(words[1]))
-    return least
+                smallest = min(smallest, float(words[0]) / float(words[1]))
+    return smallest
 
 
 def ports(root: Path) -> Iterator[dict[str, Any]]:
-    """Network ports that are up: InfiniBand's, then Ethernet's that are a device of their own."""
+    """Network ports that are up: InfiniBand's first, then Ethernet's with a device of their own."""
     for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
-        rate = number(said(port / "rate")) * GBIT  # "200 Gb/sec (4X HDR)"
-        if "ACTIVE" in said(port / "state") and rate > 0:
+        rate = number(kernel_text(port / "rate")) * GBIT  # "200 Gb/sec (4X HDR)"
+        if "ACTIVE" in kernel_text(port / "state") and rate > 0:
             card = port.parents[1]
-            kind = said(port / "link_layer") or "InfiniBand"
+            kind = kernel_text(port / "link_layer") or "InfiniBand"
             yield {"name": f"{card.name}/{port.name}", "kind": kind, "bandwidth": rate} | _near(
                 card
             )
     for card in sorted((root / "sys/class/net").glob("*")):
-        if not (card / "device").exists() or said(card / "operstate") != "up":
+        if not (card / "device").exists() or kernel_text(card / "operstate") != "up":
             continue
-        speed = number(said(card / "speed")) * MBIT
-        known = {"bandwidth": speed} if speed > 0 else {}
-        yield {"name": card.name, "kind": "Ethernet"} | known | _near(card)
+        speed = number(kernel_text(card / "speed")) * MBIT
+        rate_fields = {"bandwidth": speed} if speed > 0 else {}
+        yield {"name": card.name, "kind": "Ethernet"} | rate_fields | _near(card)
 
 
 def _near(card: Path) -> dict[str, int]:
-    node = said(card / "device/numa_node")
+    node = kernel_text(card / "device/numa_node")
     return {"numa_node": int(node)} if node.isdigit() else {}
 
 
 def disks(root: Path) -> Iterator[dict[str, Any]]:
     """Disks with their size, and whether they turn."""
     for disk in sorted((root / "sys/block").glob("*")):
-        size = number(said(disk / "size")) * SECTOR
+        size = number(kernel_text(disk / "size")) * SECTOR
         if size > 0 and not disk.name.startswith(VIRTUAL):
-            turns = said(disk / "queue/rotational") == "1"
+            turns = kernel_text(disk / "queue/rotational") == "1"
             yield {"name": disk.name, "size": size, "rotational": turns}
 
 
 def gpus(root: Path) -> int:
     """GPUs of NVIDIA's driver that a job may see."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    there = len([*(root / "proc/driver/nvidia/gpus").glob("*")])
+    installed = len([*(root / "proc/driver/nvidia/gpus").glob("*")])
     if visible is None:
-        return there
-    return min(there, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+        return installed
+    return min(
+        installed, len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
+    )
 
 
-def host_class(found: dict[str, Any]) -> str:
+def host_class(facts: dict[str, Any]) -> str:
     """A machine in a few words, without its name."""
-    one = found["processor"]
-    kind = found.get("gpu") or one["model"] or "processor of unknown model"
-    if found.get("gpu"):
-        return f"{found['gpus']} x {kind}"
-    sockets = f" in {one['sockets']} sockets" if one["sockets"] > 1 else ""
-    return f"{kind} of {one['cores']} cores{sockets}"
+    processor = facts["processor"]
+    kind = facts.get("gpu") or processor["model"] or "processor of unknown model"
+    if facts.get("gpu"):
+        return f"{facts['gpus']} x {kind}"
+    sockets = f" in {processor['sockets']} sockets" if processor["sockets"] > 1 else ""
+    return f"{kind} of {processor['cores']} cores{sockets}"

@@ -23,7 +23,7 @@ INTERVAL = 1.0  # seconds between beats
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a rank last reported: where it is, and how far."""
+    """What a rank last reported of its place in the run."""
 
     rank: int
     host: str = "?"
@@ -35,8 +35,8 @@ class Status:
     entered: int = 0  # operations begun so far; a rank that lags holds the others up
     state: str = "running"  # running, done, stopped
 
-    def where(self) -> str:
-        """`step 3, exchange: allreduce of 1 MiB`, for messages."""
+    def activity(self) -> str:
+        """What the rank is doing, for messages: `step 3, exchange: allreduce of 1 MiB`."""
         step = f"step {self.step}, " if self.step else ""
         return f"{step}{self.phase}" + (f": {self.operation}" if self.operation else "")
 
@@ -91,9 +91,9 @@ class Heartbeat:
 
 
 def last_status(folder: Path, rank: int) -> Status | None:
-    """What `rank` last reported; None when it never started, or is just writing."""
+    """What `rank` last reported; None if it never started, or is just writing."""
     try:
-        found = read_json(folder / f"beat-{rank:05d}")
-        return Status(**found)
+        fields = read_json(folder / f"beat-{rank:05d}")
+        return Status(**fields)
     except (OSError, ValueError, TypeError):
         return None

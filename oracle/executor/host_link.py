@@ -1,4 +1,4 @@
-"""The link between a device and its host's memory or disks: copies, counted, at a played speed.
+"""The link between a device and its host's memory or disks: copies, counted and played in time.
 
 A copy is made at once; when it would have ended is what is waited for, by whoever needs it: out
 and in go on side by side, each copy after those before it, beside all that is computed meanwhile.
@@ -22,7 +22,7 @@ WAYS = ("out", "in", "disk", "memory")  # whose bytes a second are played
 
 
 class HostLink:
-    """Copies of one rank to and from the memory, or the disks, of its host."""
+    """Copies one rank's tensors to and from the memory, or the disks, of its host."""
 
     def __init__(self, wire: Wire, speeds: Mapping[str, float] | None = None) -> None:
         self.wire, self.speeds = wire, dict(speeds or {})
@@ -36,7 +36,7 @@ class HostLink:
     # --- room beside the device ----------------------------------------------------------
 
     def room(self, like: Tensor, count: int, disk: bool = False) -> Tensor:
-        """A flat tensor of zeros in the host's memory, or in a file."""
+        """Allocate a flat tensor of zeros in the host's memory, or in a file."""
         with self.place():
             if not disk:
                 return torch.zeros(count, dtype=like.dtype)
@@ -47,48 +47,48 @@ class HostLink:
 
     # --- copies --------------------------------------------------------------------------
 
-    def out(self, tensor: Tensor, what: str, disk: bool = False) -> Tensor:
-        """A copy beside the device, flat."""
-        found = self.room(tensor, tensor.numel(), disk)
+    def out(self, tensor: Tensor, label: str, disk: bool = False) -> Tensor:
+        """Copy a tensor out; the flat copy beside the device."""
+        copy = self.room(tensor, tensor.numel(), disk)
         with self.place():
-            found.copy_(tensor.detach().flatten())
-        self._count(what, size_of(tensor))
+            copy.copy_(tensor.detach().flatten())
+        self._count(label, size_of(tensor))
         self._reserve("out", size_of(tensor))
         if disk:
             self._reserve("disk", size_of(tensor))
-        return found
+        return copy
 
-    def sent(self, tensor: Tensor, what: str) -> None:
-        """Count a copy out that was made already."""
-        self._count(what, size_of(tensor))
+    def sent(self, tensor: Tensor, label: str) -> None:
+        """Count a copy out that was already made."""
+        self._count(label, size_of(tensor))
         self._reserve("out", size_of(tensor))
 
     def home(
-        self, beside: Tensor, into: Tensor, what: str, key: Hashable = None, disk: bool = False
+        self, host_copy: Tensor, into: Tensor, label: str, key: Hashable = None, disk: bool = False
     ) -> None:
-        """Copy back into a tensor of the device; waits until the copy would be there."""
-        self.ask(key, size_of(beside), disk)
+        """Copy back into a tensor of the device, waiting until the copy would be there."""
+        self.ask(key, size_of(host_copy), disk)
         with self.place():
-            there = beside.view(into.shape)
+            shaped = host_copy.view(into.shape)
         with torch.no_grad():
-            into.copy_(there)
-        self._count(what, size_of(beside))
+            into.copy_(shaped)
+        self._count(label, size_of(host_copy))
         self._wait(self.asked.pop(key))
 
     def ask(self, key: Hashable, nbytes: float, disk: bool = False) -> None:
-        """Let so many bytes be on their way in, unless they are."""
+        """Begin to bring so many bytes in, unless they are on their way."""
         if key not in self.asked:
-            there = self._reserve("disk", nbytes) if disk else 0.0
-            self.asked[key] = max(self._reserve("in", nbytes), there)
+            read_by = self._reserve("disk", nbytes) if disk else 0.0
+            self.asked[key] = max(self._reserve("in", nbytes), read_by)
 
-    def through(self, way: str, nbytes: float, what: str = "") -> None:
-        """So many bytes of a way that is no copy of ours: the disk's, the host's memory's."""
-        if what:
-            self._count(what, nbytes)
+    def through(self, way: str, nbytes: float, label: str = "") -> None:
+        """Play bytes on a way that this link does not copy over: the disk's, the host memory's."""
+        if label:
+            self._count(label, nbytes)
         self._wait(self._reserve(way, nbytes))
 
     def arrived(self) -> None:
-        """Wait until all that went out would be there."""
+        """Wait until all copies out would have arrived."""
         self._wait(max(self.free["out"], self.free["disk"]))
 
     def _reserve(self, way: str, nbytes: float) -> float:
@@ -104,8 +104,8 @@ class HostLink:
         until(moment)
         self.wire.timer.exchanged(began, self.wire.timer.now())
 
-    def _count(self, what: str, nbytes: float) -> None:
-        entry = self.wire.traffic.setdefault(f"offload: {what}", Traffic("copy", 1))
+    def _count(self, label: str, nbytes: float) -> None:
+        entry = self.wire.traffic.setdefault(f"offload: {label}", Traffic("copy", 1))
         entry.calls += 1
         entry.nbytes += nbytes
 

@@ -1,4 +1,4 @@
-"""Shapes of kernels to time on a device that nobody knows: spread by work, drawn by a fixed seed.
+"""Shapes of kernels to time on an unknown device: spread by work, drawn by a fixed seed.
 
 The work of a family's kernels runs from what a device does in a moment up to the longest that the
 budget allows, in equal ratios; the ratio of extents is drawn. A shape's numbers stand in the order
@@ -40,20 +40,20 @@ class Wanted:
 
     @property
     def key(self) -> str:
-        """What a record of it is called."""
+        """The key of the kernel's record."""
         numbers = "x".join(map(str, self.shape))
         return " ".join(filter(None, ("kernel", self.family, self.precision, self.part, numbers)))
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a device can be asked in the time there is."""
+    """What a device can do in the time that there is."""
 
     rate: float  # FLOP/s of a large product
     bandwidth: float  # B/s of a large copy
     shortest: float  # seconds of the smallest kernel
     longest: float
-    most: float  # bytes of all tensors of a kernel
+    tensor_bytes: float  # bytes of all tensors of a kernel
 
 
 def sweep(limits: Limits, precisions: dict[str, tuple[str, ...]]) -> list[Wanted]:
@@ -82,16 +82,16 @@ def drawn(family: str, count: int, limits: Limits) -> Iterator[Shape]:
     streamed = family in ("stream", "norm", "pool")
     pace = limits.bandwidth if streamed else limits.rate
     low, high = pace * limits.shortest, pace * limits.longest * (1 if streamed else 0.5)
-    high = min(high, 0.5 * limits.most) if streamed else high
-    seen = set()
+    high = min(high, 0.5 * limits.tensor_bytes) if streamed else high
+    yielded = set()
     for target in np.geomspace(low, high, count).tolist():
         for _ in range(TRIES):
             shape = draw(random, target)
-            off = work(shape) / target
-            fits = 4 * held(family, shape) < limits.most
+            ratio = work(shape) / target
+            fits = 4 * numbers_held(family, shape) < limits.tensor_bytes
             fits = fits and shape[0] <= MOST_SAMPLES.get(family, shape[0])
-            if fits and 1 / NEAR < off < NEAR and shape not in seen:
-                seen.add(shape)
+            if fits and 1 / NEAR < ratio < NEAR and shape not in yielded:
+                yielded.add(shape)
                 yield shape
                 break
 
@@ -133,7 +133,7 @@ def _stream(random: np.random.Generator, nbytes: float) -> Shape:
 
 
 def _norm(random: np.random.Generator, nbytes: float) -> Shape:
-    """Bytes, elements and blocks, read twice and written once; the rest of the tensor follows."""
+    """Bytes, elements and blocks of a batch norm, read twice and written once."""
     channels, points = int(2 ** random.integers(4, 10)), int(7 * 2 ** random.integers(0, 5)) ** 2
     batch = max(1, round(nbytes / (12 * channels * points)))
     elements = 3 * batch * channels * points
@@ -141,7 +141,7 @@ def _norm(random: np.random.Generator, nbytes: float) -> Shape:
 
 
 def _pool(random: np.random.Generator, nbytes: float) -> Shape:
-    """Bytes, elements and blocks of windows of 2 x 2, one beside the other."""
+    """Bytes, elements and blocks of a pool of windows of 2 x 2."""
     side, blocks = int(14 * 2 ** random.integers(0, 5)), 0
     blocks = max(1, round(nbytes / (5 * side**2)))
     elements = blocks * (side**2 + side**2 // 4)
@@ -149,7 +149,7 @@ def _pool(random: np.random.Generator, nbytes: float) -> Shape:
 
 
 def passed(family: str, part: str, shape: Shape) -> Shape:
-    """The shape of a part of a kernel drawn forward: with the bytes and elements of that part."""
+    """The shape of one part of a kernel, with the bytes and elements of that part."""
     if family not in PASSES or part != "backward":
         return shape
     forward, backward = PASSES[family]
@@ -186,14 +186,14 @@ def work(family: str, shape: Shape) -> float:
     return DRAWS[family][1](shape)
 
 
-def held(family: str, shape: Shape) -> float:
-    """Numbers in all tensors of a kernel."""
+def numbers_held(family: str, shape: Shape) -> float:
+    """How many numbers all tensors of a kernel hold."""
     if family == "gemm":
         m, n, k, count = shape
         return float(count * (m * k + k * n + m * n))
     if family in ("conv", "conv3d"):
         batch, channels, filters = shape[:3]
-        out, window, strides = (prod(shape[at : at + 3]) for at in (3, 6, 9))
+        out, window, strides = (prod(shape[first : first + 3]) for first in (3, 6, 9))
         return float(batch * (channels * strides + filters) * out + channels * filters * window)
     if family == "attention":
         batch, heads, _, queries, keys, width, _ = shape

@@ -173,35 +173,35 @@ class _Supervisor:
             for earlier in door.iterdir():
                 earlier.unlink(missing_ok=True)
         while True:
-            mine = door / f"{self.world.rank:05d}-{nonce}"
+            arrival = door / f"{self.world.rank:05d}-{nonce}"
             with contextlib.suppress(OSError):
-                mine.write_text(host_name(os.environ))
+                arrival.write_text(host_name(os.environ))
             if self.world.rank == 0:
-                here = {int(p.name.split("-")[0]): p.name for p in door.iterdir()}
-                if len(here) == self.world.size:
+                arrived = {int(p.name.split("-")[0]): p.name for p in door.iterdir()}
+                if len(arrived) == self.world.size:
                     attempt = self._new_attempt()
-                    opened = {"attempt": attempt.name, "came": sorted(here.values())}
+                    opened = {"attempt": attempt.name, "came": sorted(arrived.values())}
                     write_whole(self.folder / "open.json", json.dumps(opened))
                     return attempt
             else:
                 with contextlib.suppress(OSError, ValueError):
                     opened = read_json(self.folder / "open.json")
-                    if mine.name in opened["came"]:
+                    if arrival.name in opened["came"]:
                         return self.folder / str(opened["attempt"])
             if self.stop or time.monotonic() > limit:
                 raise _RanksMissing(self._absent(door))
             time.sleep(0.2)
 
     def _absent(self, door: Path) -> RankFault:
-        here = {int(p.name.split("-")[0]) for p in door.iterdir()} if door.is_dir() else set()
-        rank = next((r for r in range(self.world.size) if r not in here), 0)
-        others = self.world.size - len(here) - 1
-        more = f" and {others} more" if others > 0 else ""
-        detail = f"{more} never arrived within {self.timeout:g} s (do all hosts see {self.folder}?)"
+        arrived = {int(p.name.split("-")[0]) for p in door.iterdir()} if door.is_dir() else set()
+        rank = next((r for r in range(self.world.size) if r not in arrived), 0)
+        missing = self.world.size - len(arrived) - 1
+        also = f" and {missing} more" if missing > 0 else ""
+        detail = f"{also} never arrived within {self.timeout:g} s (do all hosts see {self.folder}?)"
         return RankFault(rank, "an unknown host", "missing", detail.strip(), "start", time.time())
 
     def _start(self, job: Mapping[str, Any]) -> None:
-        """All ranks of this host: as forks of one process, where nothing but a number differs."""
+        """Start all ranks of this host, forked from one process where only variables differ."""
         environments = {rank: self._environment(rank) for rank in self.mine}
         logs = {rank: self.attempt / f"log-{rank:05d}" for rank in self.mine}
         alone = job["backend"] == "nccl" or any(self.host.prefix(rank) for rank in self.mine)
@@ -233,41 +233,41 @@ class _Supervisor:
         }
 
     def _watch(self) -> RankFault | None:
-        """Until all workers have ended (None), or something is wrong (the cause)."""
-        asked, first, around = False, None, 0.0
+        """Watch until all workers have ended (None), or something is wrong (the cause)."""
+        stop_sent, first, last_look = False, None, 0.0
         before = time.monotonic()
         while True:
             time.sleep(_POLL)
             now = time.monotonic()
             self._forgive(now - before - _POLL)
             before = now
-            if self.stop and not asked:
-                asked = True
+            if self.stop and not stop_sent:
+                stop_sent = True
                 for worker in self.workers.values():
                     with contextlib.suppress(OSError):
                         worker.send_signal(signal.SIGTERM)
             running = self._check_own()
-            if now - around > _POLL_ALL or not running:
-                around = now
+            if now - last_look > _POLL_ALL or not running:
+                last_look = now
                 self._show_progress()
                 if self.world.rank in (0, self.world.size - 1) or not self.joined:
                     self._check_everyone(now)
-            known = faults.reported(self.attempt)
-            if known and first is None:
+            reports = faults.reported(self.attempt)
+            if reports and first is None:
                 first = now
-            if first is not None and (now - first > _SETTLE or len(known) == self.world.size):
+            if first is not None and (now - first > _SETTLE or len(reports) == self.world.size):
                 return faults.root_cause(faults.reported(self.attempt))
             if not running and first is None:
                 return None
 
     def _forgive(self, late: float) -> None:
-        """Time in which not even the supervisor could run counts against no rank."""
+        """Count time in which even the supervisor could not run against no rank."""
         if late > _LATE:
-            self.seen = {rank: (beat, at + late) for rank, (beat, at) in self.seen.items()}
+            self.seen = {rank: (beat, moment + late) for rank, (beat, moment) in self.seen.items()}
             self.moved = self.moved[0], self.moved[1] + late
 
     def _check_own(self) -> bool:
-        """Is any worker of this host still running? Report a fault of those that failed."""
+        """Whether a worker of this host still runs; reports the faults of those that failed."""
         running = False
         for rank, worker in self.workers.items():
             code = worker.poll()
@@ -314,8 +314,8 @@ class _Supervisor:
 
     def _report(self, rank: int, kind: str, detail: str, status: Status | None) -> None:
         host = status.host if status else self.host.environment(rank).get("ORACLE_HOST", "?")
-        where = status.where() if status else "start"
-        faults.report(self.attempt, RankFault(rank, host, kind, detail, where, time.time()))
+        place = status.activity() if status else "start"
+        faults.report(self.attempt, RankFault(rank, host, kind, detail, place, time.time()))
 
     def _show_progress(self) -> None:
         spoken = list(lines(self.attempt / "progress"))
@@ -340,8 +340,10 @@ class _Supervisor:
         if fault is not None:
             speaker = 1 if fault.rank == 0 and self.world.size > 1 else 0
             speaks = not self.joined or self.world.rank == speaker
-            others = len(faults.reported(self.attempt)) - 1
-            followed = f"; {others} other ranks failed in consequence" if others > 0 else ""
+            consequences = len(faults.reported(self.attempt)) - 1
+            followed = (
+                f"; {consequences} other ranks failed in consequence" if consequences > 0 else ""
+            )
             message = f"{fault}{followed}. Finished samples are kept; logs: {self.attempt}"
             return Outcome(FAILED, message, fault, seconds, speaks, leads)
         states = [last_status(self.attempt, rank) for rank in self.mine]

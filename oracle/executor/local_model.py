@@ -40,7 +40,7 @@ class GhostNorm:
 
 
 class LocalModel:
-    """The chunks of a model on one device: their operations, and its parts of their weights."""
+    """The chunks of a model on one device: their operations, and this device's parts of weights."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class LocalModel:
         routing: str = "learned",
     ) -> None:
         self.graph, self.plan, self.wire, self.ghost = graph, plan, wire, ghost
-        self.mesh, self.cuts = wire.mesh, Cuts.of(graph, plan, wire.mesh)
+        self.mesh, self.cuts = wire.mesh, Cuts.from_plan(graph, plan, wire.mesh)
         mesh = self.mesh
         self.batch = int(plan.batch[0, 0])
         self.step, self.first_sample = 0, 0  # of the pass that runs
@@ -67,7 +67,7 @@ class LocalModel:
         self.chunks = self.stages[self.stage :: mesh.degree("pipeline")]
         self.operations = [op for units in self.chunks for op in graph.of_units(*units)]
         self.recompute = plan.axis("recompute").word("mode")
-        self.away, self.link = Away.of(plan), link or HostLink(wire)
+        self.away, self.link = Away.from_plan(plan), link or HostLink(wire)
         self.words = self._words(units)
         self.replicas = ("data", "sharded", "spatial", "context")
         data, sharded = plan.axis("data"), plan.axis("sharded")
@@ -76,7 +76,13 @@ class LocalModel:
         self.shards: tuple[str, ...] = around if self.zero else ()
         if mesh.degree("sharded") > 1:
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
-        several = [self.replicas, around, apart(self.replicas), apart(around), EXPERTS]
+        several = [
+            self.replicas,
+            around,
+            expert_replicas(self.replicas),
+            expert_replicas(around),
+            EXPERTS,
+        ]
         if dtype == torch.float16:  # all hear whether one has a gradient that is no number
             several.append(tuple(mesh.degrees))
         for axes in (*((axis,) for axis in mesh.degrees), *several, (ENDS,)):
@@ -90,47 +96,47 @@ class LocalModel:
         self.dtype, self.device = dtype, torch.device(device)
         self.routing, self.routings = routing, dict[int, Any]()  # of mixtures, by their router
         self.held_weights = [
-            HeldWeight(op, name, shape, self.cuts.kept(op)[name])
+            HeldWeight(op, name, shape, self.cuts.weight_intervals(op)[name])
             for op in self.operations
             for name, shape in weights_of(op).items()
         ]
-        self.of = {(held.op.index, held.name): held for held in self.held_weights}
+        self.weight_of = {(weight.op.index, weight.name): weight for weight in self.held_weights}
         self._tie()
         self.bundles = self._bundles()
         for bundle in self.bundles:
-            for held in bundle.held_weights:
-                bundle.fill(held, held.cut(initial(held.op, held.name, held.full, seed)))
+            for weight in bundle.held_weights:
+                bundle.fill(weight, weight.cut(initial(weight.op, weight.name, weight.full, seed)))
 
     # --- units -----------------------------------------------------------------------------
 
     def _words(self, units: Sequence[str]) -> list[str]:
-        """What each unit does with its activations: as chosen, or as the plan says of all."""
+        """What each unit does with its activations, as chosen or as the plan says for all."""
         if units:
             if len(units) != self.graph.units:
                 raise NotSupported(f"{len(units)} choices for {self.graph.units} units")
             return list(units)
-        again = self.recompute == "full"
+        recomputes = self.recompute == "full"
         block = {op.unit for op in self.graph.operations if inside(self.graph.model)[op.row]}
-        other = "offload" if self.away.activations else "keep"
-        return ["recompute" if again and unit in block else other
+        default = "offload" if self.away.activations else "keep"
+        return ["recompute" if recomputes and unit in block else default
                 for unit in range(self.graph.units)]  # fmt: skip
 
     @property
     def fetched(self) -> bool:
-        """Do weights come before a unit uses them, and go after?"""
+        """Whether weights come before a unit uses them, and go afterwards."""
         return self.zero >= 3 or self.away.weights
 
     @property
     def by_unit(self) -> bool:
-        """Are the weights of each unit exchanged by themselves?"""
+        """Whether the weights of each unit are exchanged by themselves."""
         return self.zero >= 3 or self.away.optimizer
 
     # --- weights -------------------------------------------------------------------------
 
     def _bundles(self) -> list[Bundle]:
-        """All weights in one flat buffer; under ZeRO 3 those of each unit in one of their own.
+        """All weights in one flat buffer; where units are exchanged alone, one buffer a unit.
 
-        Experts have one beside it, for they have other replicas.
+        Experts have a buffer of their own, for they have other replicas.
         """
         if not self.by_unit:
             return list(self._bundled(self.held_weights))
@@ -141,14 +147,14 @@ class LocalModel:
         }
         return [bundle for unit in units for bundle in self.bundles_of[unit]]
 
-    def _bundled(self, held: Sequence[HeldWeight]) -> Iterator[Bundle]:
+    def _bundled(self, weights: Sequence[HeldWeight]) -> Iterator[Bundle]:
         like = torch.empty(0, dtype=self.dtype, device=self.device)
-        dealt = [one for one in held if one.op.shape.experts]
-        plain = [one for one in held if not one.op.shape.experts]
+        dealt = [weight for weight in weights if weight.op.shape.experts]
+        plain = [weight for weight in weights if not weight.op.shape.experts]
         group = self.mesh.group
         yield Bundle(plain, like, group(self.shards), self.replicas, self.shards)
         if dealt:
-            replicas, shards = apart(self.replicas), apart(self.shards)
+            replicas, shards = expert_replicas(self.replicas), expert_replicas(self.shards)
             yield Bundle(dealt, like, group(shards), replicas, shards, "expert ")
 
     def _tie(self) -> None:
@@ -160,23 +166,25 @@ class LocalModel:
                     raise NotSupported(f"{op.label}: its table is held elsewhere")
                 if self.cuts.filtered[op.row] or self.cuts.channeled[op.row]:
                     raise NotSupported(f"{op.label}: a table that is cut in one of its two uses")
-                self.of[op.index, "weight"] = tables[0]
+                self.weight_of[op.index, "weight"] = tables[0]
 
     def _copy(self) -> HeldWeight:
-        """The copy, for a later stage, of the table that the first one looks up."""
+        """The copy for a later stage of the table that the first stage looks up."""
         op = next(op for op in self.graph.operations if op.shape.kind == "embedding")
-        held = HeldWeight(op, "table", weights_of(op)["table"], self.cuts.kept(op)["table"])
-        self.held_weights.append(held)
-        self.of[op.index, "table"] = held
-        return held
+        table = HeldWeight(
+            op, "table", weights_of(op)["table"], self.cuts.weight_intervals(op)["table"]
+        )
+        self.held_weights.append(table)
+        self.weight_of[op.index, "table"] = table
+        return table
 
     def weight(self, op: Operation, name: str = "weight") -> Tensor | None:
-        held = self.of.get((op.index, name))
-        return None if held is None else held.value
+        weight = self.weight_of.get((op.index, name))
+        return None if weight is None else weight.value
 
     def begins(self, op: Operation, name: str) -> int:
-        """The first row of a weight that is held here."""
-        return self.of[op.index, name].kept[0][0][0]
+        """The first row of a weight that this device holds."""
+        return self.weight_of[op.index, name].intervals[0][0][0]
 
     @property
     def partial(self) -> Iterator[tuple[HeldWeight, str]]:
@@ -184,48 +192,48 @@ class LocalModel:
         cuts = self.cuts
         tied = any(op.shape.tied for op in self.graph.operations)
         last = np.flatnonzero(cuts.filtered)[-1] if cuts.scattered else -1
-        for held in self.held_weights:
-            if tied and held.name == "table" and self.mesh.degree("pipeline") > 1:
-                yield held, ENDS
-            if held.op.index in self.along_tokens and not self.cuts.role(held.op):
-                yield held, "tensor"
-            elif held.op.shape.kind == "norm" and held.op.row < last:
-                yield held, "filter"
+        for weight in self.held_weights:
+            if tied and weight.name == "table" and self.mesh.degree("pipeline") > 1:
+                yield weight, ENDS
+            if weight.op.index in self.along_tokens and not self.cuts.role(weight.op):
+                yield weight, "tensor"
+            elif weight.op.shape.kind == "norm" and weight.op.row < last:
+                yield weight, "filter"
 
     # --- parts of tensors ----------------------------------------------------------------
 
     def _along_tokens(self) -> set[int]:
-        """Operations whose output tensor-parallel devices have cut along the tokens."""
-        found: set[int] = set()
+        """Operations whose output tensor-parallel devices hold cut along the tokens."""
+        cut_along_tokens: set[int] = set()
         for op in self.graph.operations if self.cuts.sequence else ():
             role = self.cuts.role(op)
             summed = role in ("row", "combine") or (
                 role == "vocab" and op.shape.kind == "embedding"
             )
-            passed = not role and op.shape.kind != "first" and bool(found & {*op.feeds})
+            passed = not role and op.shape.kind != "first" and bool(cut_along_tokens & {*op.feeds})
             if summed or passed:
-                found.add(op.index)
-        return found
+                cut_along_tokens.add(op.index)
+        return cut_along_tokens
 
     def _grid(self) -> SpatialGrid | None:
         mesh, parts = self.mesh, self.cuts.grid
         if mesh.degree("spatial") == 1:
             return None
-        at = _unravel(mesh.at["spatial"], parts)
+        place = _unravel(mesh.at["spatial"], parts)
         lines = [
             mesh.line("spatial", q, math.prod(parts[axis + 1 :])).members
             for axis, q in enumerate(parts)
         ]
-        return SpatialGrid(self.wire, parts, at, tuple(lines))
+        return SpatialGrid(self.wire, parts, place, tuple(lines))
 
     def grid_of(self, rank: int) -> SpatialGrid:
         """The grid along the first `rank` extents."""
         assert self.grid is not None
         grid = self.grid
-        return SpatialGrid(grid.wire, grid.parts[:rank], grid.at[:rank], grid.ranks[:rank])
+        return SpatialGrid(grid.wire, grid.parts[:rank], grid.place[:rank], grid.ranks[:rank])
 
     def spaced(self, op: int) -> bool:
-        """Is the output of this operation cut in space? -1 is the input of the model."""
+        """Whether the output of an operation is cut in space; -1 is the input of the model."""
         if self.grid is None:
             return False
         if op < 0:
@@ -235,12 +243,7 @@ class LocalModel:
     @property
     def samples(self) -> Interval:
         """The samples of the batch that this device has."""
-        begin, end = 0, self.batch
-        for axis in self.mesh.degrees:
-            if axis in ("data", "sharded"):
-                part = deal(end - begin, self.mesh.degree(axis), begin)[self.mesh.at[axis]]
-                begin, end = part
-        return begin, end
+        return self.mesh.samples(self.batch)
 
     def tokens(self, count: int) -> Interval:
         """The tokens of a sequence that this device has."""
@@ -249,24 +252,24 @@ class LocalModel:
     def box(self, extents: Sequence[int]) -> list[Interval]:
         """The part of a sample's extents that this device has."""
         grid = self.grid_of(len(extents))
-        return [deal(n, q)[i] for n, q, i in zip(extents, grid.parts, grid.at, strict=True)]
+        return [deal(n, q)[i] for n, q, i in zip(extents, grid.parts, grid.place, strict=True)]
 
-    def comm(self, axis: str, what: str, back: str = "") -> Communicator:
+    def comm(self, axis: str, label: str, back_label: str = "") -> Communicator:
         return Communicator(
-            self.wire, (axis,), f"{axis}: {what}", f"{axis}: {back}" if back else ""
+            self.wire, (axis,), f"{axis}: {label}", f"{axis}: {back_label}" if back_label else ""
         )
 
 
-def apart(axes: tuple[str, ...]) -> tuple[str, ...]:
-    """Axes along which experts are replicated: what is left of those that they are dealt along."""
+def expert_replicas(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """Axes along which experts are replicated: what their dealing leaves of these axes."""
     left = {"data": ("data/expert", "tensor/expert"), "context": ("context/expert",)}
     return tuple(name for axis in axes for name in left.get(axis, (axis,)))
 
 
 def _unravel(index: int, parts: Sequence[int]) -> tuple[int, ...]:
-    """Position in a grid of a row-major index."""
-    found = []
+    """The position in a grid of a row-major index."""
+    position = []
     for q in reversed(parts):
-        index, at = divmod(index, q)
-        found.append(at)
-    return tuple(reversed(found))
+        index, coordinate = divmod(index, q)
+        position.append(coordinate)
+    return tuple(reversed(position))

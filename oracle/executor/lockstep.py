@@ -1,4 +1,4 @@
-"""Ranks that wait for each other at every message: when each is through with its work.
+"""How long ranks take that wait for each other at every message.
 
 Each time somebody else may be late, so all take longer together than any of them alone.
 """
@@ -36,20 +36,20 @@ def in_step(ranks: Mapping[int, Sequence[Stretch]]) -> dict[int, float]:
         for rank, stretches in ranks.items():
             while done[rank] < len(stretches):
                 seconds, members = stretches[done[rank]]
-                others = [other for other in members if other != rank and other in ranks]
+                peers = [peer for peer in members if peer != rank and peer in ranks]
                 if rank not in waiting:
                     clock[rank] += seconds
                     waiting.add(rank)
                     moved = True
-                    for other in others:
-                        reached.setdefault((rank, other), []).append(clock[rank])
-                turn = [passed.get((rank, other), 0) for other in others]
-                there = [reached.get((other, rank), []) for other in others]
-                if any(len(came) <= n for came, n in zip(there, turn, strict=True)):
+                    for peer in peers:
+                        reached.setdefault((rank, peer), []).append(clock[rank])
+                met = [passed.get((rank, peer), 0) for peer in peers]
+                arrivals = [reached.get((peer, rank), []) for peer in peers]
+                if any(len(moments) <= n for moments, n in zip(arrivals, met, strict=True)):
                     break
-                for other, came, n in zip(others, there, turn, strict=True):
-                    clock[rank] = max(clock[rank], came[n])
-                    passed[rank, other] = n + 1
+                for peer, moments, n in zip(peers, arrivals, met, strict=True):
+                    clock[rank] = max(clock[rank], moments[n])
+                    passed[rank, peer] = n + 1
                 waiting.discard(rank)
                 done[rank] += 1
                 moved = True

@@ -1,4 +1,4 @@
-"""What one machine does, measured in a few minutes: kernels, launches, memory, a disk.
+"""Measures one machine in a few minutes: kernels, launches, memory, a disk.
 
 All ranks run the same kernel at the same time, as in a step, so that what they share is shared.
 Where a quota allows a rank less time than its thread could take, a kernel is timed by what it takes
@@ -20,13 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
-from oracle.executor.collectives import oracle_version
-from oracle.executor.hardware import hardware, quota, said
+from oracle.executor.hardware import hardware, kernel_text, quota
 from oracle.executor.kernel_shapes import COUNTS, PARTS, Limits, sweep
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.question import AGAIN, differences
+from oracle.executor.question import PACKAGE, installed, refuse_changed
 from oracle.executor.world import World, recognise
-from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -43,7 +41,7 @@ GENERATIONS = {6: "pascal", 7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell
 
 @dataclass(frozen=True)
 class Asked:
-    """What shall be measured, within how many seconds."""
+    """What to measure, within how many seconds."""
 
     seconds: float
     folder: str  # on the disk to read from; nothing: no disk
@@ -51,51 +49,44 @@ class Asked:
     precision: tuple[str, ...] = ()  # nothing: those that the device is made for
 
     def question(self, ranks: int, backend: str, threads: str) -> dict[str, Any]:
-        """What a run must share with an earlier one to be taken up."""
+        """The facts that a run must share with an earlier one to take it up."""
         return {"ranks": ranks, "backend": backend, "threads": threads,
                 "families": list(self.families), "precision": list(self.precision)}  # fmt: skip
 
 
 def measure_machine(
-    parts: Path, asked: Asked, *, ranks: int | None = None, timeout: float = TIMEOUT,
+    parts: Path, request: Asked, *, ranks: int | None = None, timeout: float = TIMEOUT,
     backend: str = "gloo", say: Say = silent, host: Host | None = None, threads: int = 1,
 ) -> Outcome:  # fmt: skip
     """Measure into the folder `parts`; what an earlier run left finished there is kept."""
     size = ranks or (recognise(os.environ) or World()).size
-    question = asked.question(size, backend, str(threads))
-    _same(parts, question)
-    arguments = {"asked": question, "seconds": asked.seconds, "folder": asked.folder,
-                 "families": list(asked.families), "precision": list(asked.precision)}  # fmt: skip
+    question = request.question(size, backend, str(threads))
+    if first := next(records.lines(parts / "rank-00000.jsonl"), None):
+        refuse_changed(parts, first.get("asked", {}), question)
+    arguments = {"asked": question, "seconds": request.seconds, "folder": request.folder,
+                 "families": question["families"], "precision": question["precision"]}  # fmt: skip
     return launch("oracle.executor.machine:task", arguments, parts, ranks=ranks, timeout=timeout,
                   say=say, host=host, backend=backend)  # fmt: skip
 
 
-def _same(parts: Path, now: Mapping[str, Any]) -> None:
-    """Refuse to go on with what was left by a run of other ranks, or for other kernels."""
-    first = next(records.lines(parts / "rank-00000.jsonl"), None)
-    if first and (changed := differences(first.get("asked", {}), now)):
-        what = f"an earlier run left results of another question here: {'; '.join(changed)}"
-        raise refusal(str(parts), what, AGAIN)
-
-
-def found(parts: Path) -> list[dict[str, Any]]:
-    """The records of every rank, those of one thing together; facts of the machine come first."""
+def measured_records(parts: Path) -> list[dict[str, Any]]:
+    """The records of all ranks by key, with the facts of the machine first."""
     first = next(records.lines(parts / "rank-00000.jsonl"), None)
     size = int(first["facts"]["ranks"]) if first and "facts" in first else 0
-    return [{"key": key, "ranks": each} for key, each in
+    return [{"key": key, "ranks": rank_records} for key, rank_records in
             (records.of_all_ranks(parts, size) if size else {}).items()]  # fmt: skip
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
-    """Measure what is not finished; run by each rank."""
+    """Measure all that is not finished; run by each rank."""
     import torch
 
     torch.set_grad_enabled(False)
     began = time.monotonic()
     if not rank.finished("facts"):
-        rank.record("facts", facts=facts(rank), oracle=oracle_version(),
+        rank.record("facts", facts=facts(rank), oracle=installed(PACKAGE),
                     date=date.today().isoformat(), asked=arguments["asked"])  # fmt: skip
-    mine = rank.records.finished["facts"]["facts"]
+    machine = rank.records.finished["facts"]["facts"]
     if not rank.finished("host"):
         rank.say("what a launch costs")
         rank.enter("measure", "launches")
@@ -104,27 +95,27 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     if arguments["folder"]:
         left -= DISK * left
         _disk(rank, arguments["folder"], DISK * arguments["seconds"])
-    _kernels(rank, arguments, mine, began + KERNELS * left)
+    _kernels(rank, arguments, machine, began + KERNELS * left)
 
 
 def facts(rank: Rank) -> dict[str, Any]:
     """The machine as its kernel and torch describe it, without names."""
     import torch
 
-    here = hardware()
-    found = {"ranks": rank.size, "ranks_per_node": rank.ranks_per_host,
+    machine = hardware()
+    fields = {"ranks": rank.size, "ranks_per_node": rank.ranks_per_host,
              "nodes": len(set(rank.hosts)), "backend": rank.backend, "torch": torch.__version__,
              "threads": torch.get_num_threads(), "share": share(rank),
-             "hardware": here}  # fmt: skip
+             "hardware": machine}  # fmt: skip
     if rank.device.type != "cuda":
-        return found
-    one = torch.cuda.get_device_properties(rank.device)
+        return fields
+    gpu = torch.cuda.get_device_properties(rank.device)
     major, minor = torch.cuda.get_device_capability(rank.device)
-    here["gpu"] = one.name
+    machine["gpu"] = gpu.name
     generation = {(7, 5): "turing", (8, 9): "ada"}.get((major, minor), GENERATIONS.get(major, ""))
-    cache = getattr(one, "L2_cache_size", 0)
+    cache = getattr(gpu, "L2_cache_size", 0)
     nvidia = not getattr(torch.version, "hip", None)
-    return found | {"memory": one.total_memory, "processors": one.multi_processor_count,
+    return fields | {"memory": gpu.total_memory, "processors": gpu.multi_processor_count,
                     "cache": cache, "generation": generation if nvidia else "",
                     "library": "nccl" if nvidia else ""}  # fmt: skip
 
@@ -132,8 +123,8 @@ def facts(rank: Rank) -> dict[str, Any]:
 def launches(rank: Rank) -> float:
     """Seconds of the host for each kernel that a framework launches in a training step.
 
-    Dense layers and activations of next to no work, forward and backward; kernels are counted as
-    predictions count them.
+    Timed on dense layers and activations of next to no work, forward and backward; kernels are
+    counted as predictions count them.
     """
     import torch
 
@@ -145,19 +136,19 @@ def launches(rank: Rank) -> float:
     network, clock = torch.nn.Sequential(*layers).to(rank.device), _clock(rank)
     x = torch.randn(4, 8, device=rank.device)
     kernels = CHAIN // 2 * sum(DISPATCHED["gemm"] + DISPATCHED["stream"])
-    each = []
+    seconds = []
     with torch.enable_grad():
         for _ in range(25):
             _wait(rank)
             began = clock()
             network(x).sum().backward()
             _wait(rank)
-            each.append((clock() - began) / kernels)
-    return undisturbed(each[5:])
+            seconds.append((clock() - began) / kernels)
+    return undisturbed(seconds[5:])
 
 
 def share(rank: Rank) -> float:
-    """Of the time of a rank's one thread, what quotas allow; 1 where nothing says so."""
+    """The share of its time that quotas allow a rank's one thread; 1 where nothing limits it."""
     import torch
 
     if rank.device.type != "cpu" or torch.get_num_threads() > 1:
@@ -166,7 +157,7 @@ def share(rank: Rank) -> float:
 
 
 def _clock(rank: Rank) -> Callable[[], float]:
-    """Seconds that kernels are timed by."""
+    """The clock in whose seconds kernels are timed."""
     allowed = share(rank)
     if allowed == 1:
         return time.perf_counter
@@ -181,14 +172,14 @@ def _wait(rank: Rank) -> None:
 
 
 def _disk(rank: Rank, folder: str, seconds: float) -> None:
-    """One rank of every host reads, all hosts at once."""
+    """Measure a disk by one rank of every host, all hosts at once."""
     from oracle.executor.disk import RAM, kind_of, rates
 
     if rank.finished("disk"):
         return
     rank.say("writing a file to disk and reading it back")
     rank.enter("measure", "disk")
-    kind = kind_of(Path(folder).absolute(), said(Path("/proc/mounts")))
+    kind = kind_of(Path(folder).absolute(), kernel_text(Path("/proc/mounts")))
     first = rank.hosts.index(rank.hosts[rank.rank]) == rank.rank
     rate, writing, nbytes, why = 0.0, 0.0, 0, "its folder lies in memory" if kind in RAM else ""
     if first and not why:
@@ -201,18 +192,20 @@ def _disk(rank: Rank, folder: str, seconds: float) -> None:
     rank.record("disk", rate=rate, written=writing, bytes=nbytes, why=why, file_system=kind)
 
 
-def _kernels(rank: Rank, arguments: Mapping[str, Any], mine: Mapping[str, Any],
+def _kernels(rank: Rank, arguments: Mapping[str, Any], machine: Mapping[str, Any],
              until: float) -> None:  # fmt: skip
-    """Probes of the device, and then the sweep that they allow."""
+    """Probe the device, then time the kernels that the probes allow."""
     from oracle.executor.kernel_calls import Tensors
 
-    tensors = Tensors(rank.device, mine.get("cache") or mine["hardware"]["processor"]["cache"])
+    tensors = Tensors(
+        rank.device, machine.get("cache") or machine["hardware"]["processor"]["cache"]
+    )
     if not rank.finished("probe"):
         rank.say("memory and a large product")
         rank.enter("measure", "memory")
-        memory = mine.get("memory") or mine["hardware"]["memory"] / mine["ranks_per_node"]
+        memory = machine.get("memory") or machine["hardware"]["memory"] / machine["ranks_per_node"]
         bandwidth = copied(rank, tensors, memory)
-        rate, count = product(rank, tensors), _count(arguments, mine)
+        rate, count = product(rank, tensors), _count(arguments, machine)
         left = rank.agree(max(until - time.monotonic(), 0.0))
         low, high = GPU if rank.device.type == "cuda" else HOST
         longest = min(high, max(LEAST, left / max(count, 1) / EACH))
@@ -221,63 +214,64 @@ def _kernels(rank: Rank, arguments: Mapping[str, Any], mine: Mapping[str, Any],
     probe = rank.records.finished["probe"]
     agreed = Limits(probe["rate"], rank.agree(probe["bandwidth"]),
                     *(probe[name] for name in ("shortest", "longest", "most")))  # fmt: skip
-    wanted = sweep(agreed, _precisions(arguments, mine))
-    for number, one in enumerate(wanted):
-        if rank.finished(one.key):
+    kernels = sweep(agreed, _precisions(arguments, machine))
+    for number, kernel in enumerate(kernels):
+        if rank.finished(kernel.key):
             continue
         late = rank.agree(float(time.monotonic() > until)) > 0
         if late or not rank.go_on():
-            rank.say(f"the time is up after {number} of {len(wanted)} kernels")
+            rank.say(f"the time is up after {number} of {len(kernels)} kernels")
             return
         if number % 20 == 0:
-            rank.say(f"{number + 1}/{len(wanted)} kernels, {until - time.monotonic():.0f} s left")
-        rank.enter("measure", one.key, number + 1)
-        _one(rank, tensors, one, agreed.longest)
+            rank.say(f"{number + 1}/{len(kernels)} kernels, {until - time.monotonic():.0f} s left")
+        rank.enter("measure", kernel.key, number + 1)
+        _time_kernel(rank, tensors, kernel, agreed.longest)
 
 
-def _one(rank: Rank, tensors: Any, one: Any, longest: float) -> None:
-    """Time a kernel and record it; one that the library refuses is recorded with its word."""
+def _time_kernel(rank: Rank, tensors: Any, kernel: Any, longest: float) -> None:
+    """Time a kernel and record it, or the reason why the library refuses it."""
     import torch
 
     from oracle.executor.kernel_calls import call, seconds
 
     if rank.device.type == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = one.precision == "tf32"
-        torch.backends.cudnn.allow_tf32 = one.precision == "tf32"
-    each, why = [], ""
+        torch.backends.cuda.matmul.allow_tf32 = kernel.precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = kernel.precision == "tf32"
+    samples, why = [], ""
     try:
-        each = seconds(call(one, tensors), longest, lambda: _wait(rank), _clock(rank))
+        samples = seconds(call(kernel, tensors), longest, lambda: _wait(rank), _clock(rank))
     except (RuntimeError, MemoryError) as error:
         why = str(error).splitlines()[0][:200]
-    rank.record(one.key, family=one.family, part=one.part, precision=one.precision,
-                shape=list(one.shape), each=each, why=why)  # fmt: skip
+    rank.record(kernel.key, family=kernel.family, part=kernel.part, precision=kernel.precision,
+                shape=list(kernel.shape), each=samples, why=why)  # fmt: skip
 
 
 def _precisions(
-    arguments: Mapping[str, Any], mine: Mapping[str, Any]
+    arguments: Mapping[str, Any], machine: Mapping[str, Any]
 ) -> dict[str, tuple[str, ...]]:
-    """What each family is timed in: 32 bits, and on GPUs what their matrix units take."""
-    asked, generation = tuple(arguments["precision"]), mine.get("generation", "")
+    """The precisions of each family: 32 bits, and on GPUs those of their matrix units."""
+    requested, generation = tuple(arguments["precision"]), machine.get("generation", "")
     modern = generation in ("ampere", "ada", "hopper", "blackwell")
-    if mine["backend"] != "nccl":
-        own: tuple[str, ...] = ("fp32",)
+    if machine["backend"] != "nccl":
+        products: tuple[str, ...] = ("fp32",)
     else:
-        own = ("fp32", "tf32", "bf16") if modern else ("fp32", "fp16")
-    by = {"gemm": own, "conv": own[-2:], "conv3d": own[-2:], "attention": own[-1:],
-          "stream": ("fp32",), "norm": ("fp32",), "pool": ("fp32",)}  # fmt: skip
-    mixed = ("stream", "norm", "pool")
-    return {name: asked if asked and name not in mixed else kinds for name, kinds in by.items()
-            if name in arguments["families"]}  # fmt: skip
+        products = ("fp32", "tf32", "bf16") if modern else ("fp32", "fp16")
+    precisions = {
+        "gemm": requested or products, "conv": requested or products[-2:],
+        "conv3d": requested or products[-2:], "attention": requested or products[-1:],
+        "stream": ("fp32",), "norm": ("fp32",), "pool": ("fp32",),
+    }  # fmt: skip
+    return {name: precisions[name] for name in precisions if name in arguments["families"]}
 
 
-def _count(arguments: Mapping[str, Any], mine: Mapping[str, Any]) -> int:
-    precisions = _precisions(arguments, mine)
+def _count(arguments: Mapping[str, Any], machine: Mapping[str, Any]) -> int:
+    precisions = _precisions(arguments, machine)
     return sum(COUNTS[name] * len(kinds) * len(PARTS.get(name, ("",)))
                for name, kinds in precisions.items())  # fmt: skip
 
 
 def copied(rank: Rank, tensors: Any, memory: float) -> float:
-    """Bytes a second of a + b into c, large enough for no cache; all ranks at once."""
+    """Bytes a second of a + b into c, too large for any cache; all ranks at once."""
     import torch
 
     from oracle.executor.kernel_calls import seconds, undisturbed
@@ -285,8 +279,8 @@ def copied(rank: Rank, tensors: Any, memory: float) -> float:
     count = int(min(max(4 * tensors.cache, 2**26), 2**31, memory / 16) // 12)
     a, b, c = (tensors("fp32", count) for _ in range(3))
     rank.agree(0)
-    each = seconds(lambda: torch.add(a, b, out=c), 0.1, lambda: _wait(rank), _clock(rank))
-    return 12 * count / undisturbed(each)
+    samples = seconds(lambda: torch.add(a, b, out=c), 0.1, lambda: _wait(rank), _clock(rank))
+    return 12 * count / undisturbed(samples)
 
 
 def product(rank: Rank, tensors: Any) -> float:
@@ -298,7 +292,7 @@ def product(rank: Rank, tensors: Any) -> float:
     side, rate, longest = 256, 0.0, 0.0
     while longest < 0.01 and side <= 8192:
         a, b = tensors("fp32", side, side), tensors("fp32", side, side)
-        each = seconds(partial(torch.mm, a, b), 0.05, lambda: _wait(rank), _clock(rank))
-        rate = max(rate, 2 * side**3 / undisturbed(each))
-        longest, side = rank.agree(undisturbed(each)), 2 * side
+        samples = seconds(partial(torch.mm, a, b), 0.05, lambda: _wait(rank), _clock(rank))
+        rate = max(rate, 2 * side**3 / undisturbed(samples))
+        longest, side = rank.agree(undisturbed(samples)), 2 * side
     return rate

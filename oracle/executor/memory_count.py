@@ -1,4 +1,4 @@
-"""Bytes of tensors alive on one rank while a step runs, counted to the last one.
+"""Counts the bytes of tensors alive on one rank while a step runs.
 
 Every tensor that an operation makes is seen as it is made, and its storage until nothing holds
 it: what is counted is what lives, whatever an allocator keeps. What kernels take while they run
@@ -30,31 +30,31 @@ MADE = {"forward": "activations"}  # by what runs while a tensor is made; else t
 
 
 class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
-    """Counts storages alive, by kind, and remembers the moment when they were most.
+    """Counts storages alive by kind, and remembers the moment when they were most.
 
-    `held` names what lives from step to step, whose size may change, and `beside` what is not on
-    the device; all else that is made while it watches is an activation if a forward pass made it,
-    in whatever pass that runs again. `settle` is called before more is believed to be alive.
+    `lasting` names what lives from step to step, whose size may change, and `elsewhere` what is
+    not on the device. All else that is made while it watches is an activation if a forward pass
+    made it, or made it again. `settle` is called before more is believed to be alive.
     """
 
     def __init__(
-        self, held: Mapping[str, Sequence[Tensor]], beside: Sequence[Tensor] = (),
+        self, lasting: Mapping[str, Sequence[Tensor]], elsewhere: Sequence[Tensor] = (),
         settle: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.phase, self.settle = "", settle
-        self.held = [(kind, tensor.untyped_storage()) for kind, tensors in held.items()
+        self.held = [(kind, tensor.untyped_storage()) for kind, tensors in lasting.items()
                      for tensor in tensors]  # fmt: skip
         self.known = {storage._cdata for _, storage in self.held}
-        self.known |= {tensor.untyped_storage()._cdata for tensor in beside}
+        self.known |= {tensor.untyped_storage()._cdata for tensor in elsewhere}
         self.alive: dict[int, tuple[weakref.ref[Any], str, int]] = {}
         self.now = dict.fromkeys(KINDS, 0)
         self.peak = dict.fromkeys(KINDS, 0)
-        self.at = ""  # what ran at the peak
+        self.peak_at = ""  # what ran at the peak
         self.look()
 
     def enter(self, phase: str) -> None:
-        """What runs from here on; messages within a pass are part of it."""
+        """Note the phase that runs from here on; messages within a pass are part of it."""
         if phase in PHASES:
             self.phase = phase
 
@@ -64,8 +64,8 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
         return self
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """What is made in here is not on the device."""
+    def off_device(self) -> Iterator[None]:
+        """Tensors that are made in here are not on the device."""
         before, self.phase = self.phase, BESIDE
         try:
             yield
@@ -79,12 +79,12 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in () if func.is_view else tree_leaves(made):  # of a library's own buffers too
+        result = func(*args, **(kwargs or {}))
+        for tensor in () if func.is_view else tree_leaves(result):  # of a library's own buffers too
             if isinstance(tensor, Tensor):
                 self.see(tensor)
         self.look(str(func))
-        return made
+        return result
 
     def see(self, tensor: Tensor) -> None:
         """Count a tensor's storage until nobody holds it."""
@@ -100,15 +100,15 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
         _, kind, size = self.alive.pop(key)
         self.now[kind] -= size
 
-    def look(self, what: str = "") -> None:
-        """Is more alive now than ever before?"""
+    def look(self, operation: str = "") -> None:
+        """Remember this moment if more is alive than ever before."""
         if self.settle and sum(self._alive().values()) > self.total:
             self.settle()
         if sum((now := self._alive()).values()) > self.total:
-            self.peak, self.at = now, f"{self.phase} {what}"
+            self.peak, self.peak_at = now, f"{self.phase} {operation}"
 
     def _alive(self) -> dict[str, int]:
-        """Bytes by kind."""
+        """Bytes alive by kind."""
         now = dict(self.now)
         for kind, storage in self.held:
             now[kind] = now.get(kind, 0) + storage.nbytes()
@@ -116,29 +116,29 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
 
 
 def counted(trainer: Trainer, x: Tensor, target: Tensor) -> MemoryCount:
-    """A training step, with its bytes alive counted; `x` and `target` are not the device's own."""
+    """Run a training step and count its bytes alive; `x` and `target` are not counted."""
     local = trainer.local
-    away = [t for one in trainer.beside.values() for t in one.tensors]
-    held = {
+    away = [t for state in trainer.states_away.values() for t in state.tensors]
+    lasting = {
         "weights": [bundle.weights for bundle in local.bundles],
         "gradients": [bundle.gradients for bundle in local.bundles],
         "optimizer": [t for bundle in local.bundles for t in (bundle.masters, *bundle.slots)],
     }
     if away:
-        held["optimizer"] = []
+        lasting["optimizer"] = []
     settle = partial(time.sleep, LET_GO) if local.mesh.size > 1 else None
-    count = MemoryCount(held, [x, target, *away], settle)
+    count = MemoryCount(lasting, [x, target, *away], settle)
     wire, place = local.wire, local.link.place
-    said = wire.enter
+    enter = wire.enter
 
-    def told(phase: str, what: str) -> None:
+    def enter_both(phase: str, label: str) -> None:
         count.enter(phase)
-        said(phase, what)
+        enter(phase, label)
 
-    wire.enter, local.link.place = told, count.beside
+    wire.enter, local.link.place = enter_both, count.off_device
     try:
         with count:
             trainer.step(x, target)
     finally:
-        wire.enter, local.link.place = said, place
+        wire.enter, local.link.place = enter, place
     return count

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from oracle.executor.parts import Interval, deal
 from oracle.plan.mesh import ENDS, Groups
 from oracle.plan.plan import Plan
 
@@ -23,8 +24,8 @@ _WAYS: dict[tuple[int, int], dist.ProcessGroup] = {}  # … from one rank to ano
 def opened(members: Sequence[int]) -> dist.ProcessGroup:
     """A process group that all of its ranks have met in once.
 
-    NCCL makes a communicator at its first call, for which it waits for all ranks; calls of a few
-    may come first in a step.
+    NCCL makes a communicator at its first call, for which it waits for all ranks; but in a step
+    calls between some of the ranks may come first.
     """
     group = dist.new_group(list(members))
     if dist.get_rank() in members and dist.get_backend(group) != "gloo":
@@ -58,70 +59,82 @@ class DeviceMesh:
         self.taking_part = rank < self.size
         groups = Groups(plan)
         self.sizes = {name: int(size[0, 0]) for name, size in groups.sizes.items()}
-        self.strides = {name: int(apart[0, 0]) for name, apart in groups.strides.items()}
+        self.strides = {name: int(stride[0, 0]) for name, stride in groups.strides.items()}
         self.at = self.coordinates(rank % self.size)
         self._groups: dict[tuple[str, ...], Group] = {}
 
     def degree(self, *axes: str) -> int:
-        found = 1
+        product = 1
         for axis in axes:
-            found *= self.sizes.get(axis, 1)
-        return found
+            product *= self.sizes.get(axis, 1)
+        return product
 
     def coordinates(self, rank: int) -> dict[str, int]:
         return {name: rank // self.strides[name] % size for name, size in self.sizes.items()}
 
-    def rank_at(self, at: dict[str, int]) -> int:
+    def rank_at(self, coordinates: dict[str, int]) -> int:
         rank = 0
         for name, degree in self.degrees.items():
-            rank = rank * degree + at[name]
+            rank = rank * degree + coordinates[name]
         return rank
 
-    def line(self, axis: str, size: int, apart: int) -> Group:
-        """Ranks along an axis in line with this one, `apart` from each other; without a handle."""
-        at = self.at[axis]
-        place = at // apart % size
-        first = at - place * apart
-        members = (self.rank_at({**self.at, axis: first + k * apart}) for k in range(size))
+    def samples(self, batch: int) -> Interval:
+        """The samples of a batch that this device has."""
+        begin, end = 0, batch
+        for axis in self.degrees:
+            if axis in ("data", "sharded"):
+                begin, end = deal(end - begin, self.degree(axis), begin)[self.at[axis]]
+        return begin, end
+
+    def line(self, axis: str, size: int, stride: int) -> Group:
+        """Ranks in line with this one along an axis, `stride` from each other; without a handle."""
+        place_on_axis = self.at[axis]
+        place = place_on_axis // stride % size
+        first = place_on_axis - place * stride
+        members = (self.rank_at({**self.at, axis: first + k * stride}) for k in range(size))
         return Group(tuple(members), place, None)
 
     def group(self, axes: Sequence[str]) -> Group:
         """The ranks that differ from this one along `axes` only. All ranks must ask alike."""
-        wanted = tuple(name for name in self.sizes if name in axes) or tuple(axes)
-        if wanted not in self._groups:
+        names = tuple(name for name in self.sizes if name in axes) or tuple(axes)
+        if names not in self._groups:
             slices: dict[int, list[int]] = {}
             for rank in range(self.size):
-                at = self.coordinates(rank)
+                coordinates = self.coordinates(rank)
                 if axes == (ENDS,):
-                    slices.setdefault(self._end(rank, at), []).append(rank)
+                    slices.setdefault(self._end(rank, coordinates), []).append(rank)
                     continue
-                first = rank - sum(at[name] * self.strides[name] for name in wanted)
+                first = rank - sum(coordinates[name] * self.strides[name] for name in names)
                 slices.setdefault(first, []).append(rank)
             for members in map(tuple, slices.values()):
                 if len(members) > 1 and members not in _PROCESS_GROUPS:
                     _PROCESS_GROUPS[members] = opened(members)
-            mine = next((m for m in map(tuple, slices.values()) if self.rank in m), (self.rank,))
-            place = mine.index(self.rank)
-            self._groups[wanted] = Group(mine, place, _PROCESS_GROUPS.get(mine))
-        return self._groups[wanted]
+            members_here = next(
+                (m for m in map(tuple, slices.values()) if self.rank in m), (self.rank,)
+            )
+            place = members_here.index(self.rank)
+            self._groups[names] = Group(members_here, place, _PROCESS_GROUPS.get(members_here))
+        return self._groups[names]
 
     def make_ways(self, axis: str, pairs: Sequence[tuple[int, int]]) -> None:
-        """Make the ways between places along an axis; all ranks must ask alike."""
+        """Make the groups for messages between places along an axis; all ranks must ask alike."""
         for source in range(self.size):
-            at = self.coordinates(source)
-            for to in (self.rank_at({**at, axis: j}) for i, j in pairs if i == at[axis]):
+            coordinates = self.coordinates(source)
+            for to in (
+                self.rank_at({**coordinates, axis: j}) for i, j in pairs if i == coordinates[axis]
+            ):
                 if (source, to) not in _WAYS:
                     _WAYS[source, to] = opened(sorted((source, to)))
 
     def way(self, source: int, to: int) -> dist.ProcessGroup:
-        """A group of two ranks for what one sends to the other.
+        """The group of two ranks for what one sends to the other.
 
-        One for each direction, so that messages arrive in the order in which they are sent, and
-        none waits for one that goes the other way.
+        Each direction has its own group, so that messages arrive in the order in which they are
+        sent, and no message waits for one that goes the other way.
         """
         return _WAYS[source, to]
 
-    def _end(self, rank: int, at: dict[str, int]) -> int:
-        """The rank of the first stage that one of the last stands in line with; else itself."""
+    def _end(self, rank: int, coordinates: dict[str, int]) -> int:
+        """The first stage's rank in line with a rank of the last stage; else the rank itself."""
         last = self.sizes["pipeline"] - 1
-        return rank - last * self.strides["pipeline"] if at["pipeline"] == last else rank
+        return rank - last * self.strides["pipeline"] if coordinates["pipeline"] == last else rank

@@ -17,10 +17,10 @@ from oracle.executor.wire import Wire, size_of
 class MockWire(Wire):
     """Receives noise, whose writing is part of no row's time.
 
-    Not zeros: a branch that always goes the same way is guessed right, so that max-pooling of zeros
-    takes a third of its time. Given the rate of the links, a device sleeps as long as its messages
-    would take: under a quota of a part of a core it saves up what it does not use, and works faster
-    after a pause.
+    It is not zeros: processors guess a branch that always goes the same way, so max-pooling of
+    zeros takes a third of its time. Given the rate of the links, a device sleeps as long as its
+    messages would take: under a quota of a part of a core it saves up the time that it does not
+    use, and works faster after a pause.
     """
 
     def __init__(self, mesh: DeviceMesh, timer: Timer | None = None, rate: float = 0.0) -> None:
@@ -36,7 +36,7 @@ class MockWire(Wire):
         self, nbytes: float, members: Iterable[int], brought: Iterable[Tensor] = (),
         source: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """A message: write what it brings, `source` or noise, and sleep as long as it takes."""
+        """Play a message: write what it brings, `source` or noise, and sleep for its time."""
         self.before_message(tuple(sorted(members)))
         began, before = self.timer.now(), time.perf_counter()
         for tensor in brought:
@@ -49,7 +49,7 @@ class MockWire(Wire):
         self.timer.exchanged(began, self.timer.now())
 
     def _like(self, tensor: Tensor) -> Tensor:
-        """Noise of a tensor's shape, the same each time; zeros of what counts or numbers things."""
+        """Noise of a tensor's shape, the same each time; zeros for integers."""
         key = tuple(tensor.shape), tensor.dtype
         if key not in self.noise:
             same = torch.zeros(tensor.shape)
@@ -58,80 +58,92 @@ class MockWire(Wire):
             self.noise[key] = same.to(tensor)
         return self.noise[key]
 
-    def allreduce(self, buffer: Tensor, axes: Sequence[str], what: str, op: Any = None) -> Tensor:
+    def allreduce(self, buffer: Tensor, axes: Sequence[str], label: str, op: Any = None) -> Tensor:
         group = self.mesh.group(axes)
         if group.size > 1:
-            self._arrive(2 * self._others(axes) * size_of(buffer), group.members)
+            self._arrive(2 * self._share_of_others(axes) * size_of(buffer), group.members)
         return buffer
 
-    def _others(self, axes: Sequence[str]) -> float:
+    def _share_of_others(self, axes: Sequence[str]) -> float:
         """The share of a tensor that the other ranks of a group hold."""
         size = self.mesh.group(axes).size
         return (size - 1) / size
 
-    def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
+    def allreduce_later(
+        self, buffer: Tensor, axes: Sequence[str], label: str
+    ) -> Callable[[], None]:
         return lambda: None
 
     def allgather(
-        self, part: Tensor, axes: Sequence[str], what: str, into: Tensor | None = None
+        self, part: Tensor, axes: Sequence[str], label: str, into: Tensor | None = None
     ) -> Tensor:
         group = self.mesh.group(axes)
         if group.size == 1:
             return part[None] if into is None else into.view(1, *part.shape).copy_(part)
         shape = group.size, *part.shape
-        whole = part.new_empty(shape) if into is None else into.view(shape)
+        gathered = part.new_empty(shape) if into is None else into.view(shape)
         source = None if into is None else part  # weights: of noise, activations would overflow
-        self._arrive((group.size - 1) * size_of(part), group.members, [whole], source)
-        return whole
+        self._arrive((group.size - 1) * size_of(part), group.members, [gathered], source)
+        return gathered
 
-    def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
+    def reduce_scatter(self, parts: Tensor, axes: Sequence[str], label: str) -> Tensor:
         group = self.mesh.group(axes)
         if group.size == 1:
             return parts[0]
-        made = parts.new_empty(parts.shape[1:])
-        self._arrive(self._others(axes) * size_of(parts), group.members, [made])
-        return made
+        part = parts.new_empty(parts.shape[1:])
+        self._arrive(self._share_of_others(axes) * size_of(parts), group.members, [part])
+        return part
 
-    def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
-        made = torch.empty_like(parts)
-        self._arrive(self._others(axes) * size_of(parts), self.mesh.group(axes).members, [made])
-        return made
+    def alltoall(self, parts: Tensor, axes: Sequence[str], label: str) -> Tensor:
+        incoming = torch.empty_like(parts)
+        self._arrive(
+            self._share_of_others(axes) * size_of(parts), self.mesh.group(axes).members, [incoming]
+        )
+        return incoming
 
     def alltoall_uneven(
-        self, given: Tensor, sent: Sequence[int], received: Sequence[int], axes: Sequence[str],
-        what: str,
+        self, outgoing: Tensor, sent: Sequence[int], received: Sequence[int], axes: Sequence[str],
+        label: str,
     ) -> Tensor:  # fmt: skip
-        made = given.new_empty((sum(received), *given.shape[1:]))
-        self._arrive(self._others(axes) * size_of(given), self.mesh.group(axes).members, [made])
-        return made
+        incoming = outgoing.new_empty((sum(received), *outgoing.shape[1:]))
+        self._arrive(
+            self._share_of_others(axes) * size_of(outgoing),
+            self.mesh.group(axes).members,
+            [incoming],
+        )
+        return incoming
 
-    def counts_of_all(self, counts: Tensor, axes: Sequence[str], what: str) -> Tensor:
-        """All have as many as this one."""
+    def counts_of_all(self, counts: Tensor, axes: Sequence[str], label: str) -> Tensor:
+        """Counts as if all ranks had as many as this one."""
         return counts.expand(self.mesh.group(axes).size, *counts.shape)
 
     def rotate(
-        self, given: Tensor, made: Tensor, axes: Sequence[str], what: str
+        self, outgoing: Tensor, incoming: Tensor, axes: Sequence[str], label: str
     ) -> Callable[[], Tensor]:
         def wait() -> Tensor:
             group = self.mesh.group(axes)
-            beside = (group.members[(group.place + k) % group.size] for k in (-1, 0, 1))
-            self._arrive(size_of(given), set(beside), [made])
-            return made
+            neighbours = (group.members[(group.place + k) % group.size] for k in (-1, 0, 1))
+            self._arrive(size_of(outgoing), set(neighbours), [incoming])
+            return incoming
 
         return wait
 
     def swap(
-        self, given: dict[int, Tensor], made: dict[int, Tensor], axes: Sequence[str], what: str
+        self,
+        outgoing: dict[int, Tensor],
+        incoming: dict[int, Tensor],
+        axes: Sequence[str],
+        label: str,
     ) -> None:
-        nbytes = sum(map(size_of, given.values()))
-        self._arrive(nbytes, {self.mesh.rank, *given, *made}, made.values())
+        nbytes = sum(map(size_of, outgoing.values()))
+        self._arrive(nbytes, {self.mesh.rank, *outgoing, *incoming}, incoming.values())
 
-    def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
+    def send(self, tensor: Tensor, to: int, label: str) -> Callable[[], None]:
         tensor.contiguous()
         return lambda: None
 
-    def expect(self, like: Tensor, source: int, what: str) -> Callable[[], Tensor]:
-        """What another stage sends: when it comes the schedule says, so nobody is waited for."""
+    def expect(self, like: Tensor, source: int, label: str) -> Callable[[], Tensor]:
+        """What another stage sends; nobody is waited for, as the schedule says when it comes."""
 
         def wait() -> Tensor:
             self._arrive(size_of(like), (self.mesh.rank,), [like])

@@ -1,4 +1,4 @@
-"""Ranks of one host that are forks of one process: what they all import is imported once.
+"""Ranks of one host as forks of one process, so that what they all import is imported once.
 
 A supervisor starts `python -m oracle.executor.nursery FILE`, which says the module of the task, and
 of each rank its variables and where its log goes. It prints a line for each rank that began and one
@@ -31,7 +31,7 @@ SHARED = (
 
 
 class Fork:
-    """A rank that a nursery started, as a supervisor sees it: like a `subprocess.Popen`."""
+    """A rank that a nursery forked, with the interface of a `subprocess.Popen`."""
 
     def __init__(self, nursery: Nursery) -> None:
         self.nursery = nursery
@@ -40,32 +40,32 @@ class Fork:
         self._asked: list[int] = []
 
     def poll(self) -> int | None:
-        """Its exit code; of one that was killed, minus the signal; None while it runs."""
+        """The exit code; minus the signal of one that was killed; None while it runs."""
         self.nursery.listen()
         return self.code
 
     def send_signal(self, number: int) -> None:
-        """Now, or as soon as it has begun."""
+        """Send a signal now, or as soon as the rank has begun."""
         if self.pid:
             os.kill(self.pid, number)
         else:
             self._asked.append(number)
 
     def began(self, pid: int) -> None:
-        """It runs from now on."""
+        """Note that the rank runs from now on."""
         self.pid = pid
         for number in self._asked:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
 
     def wait(self, timeout: float) -> int | None:
-        """Its exit code, once its nursery has ended."""
+        """The exit code, once the nursery has ended."""
         self.nursery.process.wait(timeout)
         return self.poll()
 
 
 class Nursery:
-    """The process that forks ranks, at the supervisor's end."""
+    """The process that forks ranks, as its supervisor sees it."""
 
     def __init__(
         self, file: Path, module: str, environments: Mapping[int, Mapping[str, str]],
@@ -90,7 +90,7 @@ class Nursery:
         self._heard = b""
 
     def listen(self) -> None:
-        """Take in what it has said since."""
+        """Take in the lines that the process has printed since."""
         assert self.process.stdout
         if self.process.stdout.closed:
             return
@@ -101,8 +101,8 @@ class Nursery:
                 over, self._heard = not piece, self._heard + piece
         *lines, self._heard = self._heard.split(b"\n")
         for line in lines:
-            rank, what, number = line.split()
-            if what == b"began":
+            rank, event, number = line.split()
+            if event == b"began":
                 self.forks[int(rank)].began(int(number))
             else:
                 self.forks[int(rank)].code = int(number)
@@ -111,7 +111,7 @@ class Nursery:
                 fork.code = fork.code if fork.code is not None else code or 1
 
     def end(self) -> None:
-        """Wait until its ranks, which were killed, have ended; kill it where some never began."""
+        """Wait until the killed ranks have ended; kill the process where some never began."""
         self.listen()
         if all(fork.pid for fork in self.forks.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -126,20 +126,20 @@ class Nursery:
 
 
 def main() -> None:
-    """`python -m oracle.executor.nursery`, as `Nursery` starts it."""
+    """Fork the ranks of a file and report when each begins and ends."""
     worker.die_with(int(os.environ["ORACLE_SUPERVISOR"]))
-    asked = read_json(Path(sys.argv[1]), "ranks to start", LOG)
-    for name in (*SHARED, asked["module"]):
+    order = read_json(Path(sys.argv[1]), "ranks to start", LOG)
+    for name in (*SHARED, order["module"]):
         with contextlib.suppress(Exception):  # a rank that misses it will say so
             importlib.import_module(name)
     gc.freeze()  # what is never collected is never copied
     rank_of: dict[int, int] = {}
-    for one in asked["ranks"]:
+    for entry in order["ranks"]:
         pid = os.fork()
         if pid == 0:
-            _grow_up(one["environment"], one["log"])
-        rank_of[pid] = one["rank"]
-        _say(f"{one['rank']} began {pid}")
+            _grow_up(entry["environment"], entry["log"])
+        rank_of[pid] = entry["rank"]
+        _say(f"{entry['rank']} began {pid}")
     while rank_of:
         pid, status = os.wait()
         if pid in rank_of:
@@ -164,10 +164,12 @@ def _grow_up(environment: Mapping[str, str], log: str) -> None:
     worker.main()
 
 
-def shares(environments: Sequence[Mapping[str, str]], own: Sequence[str]) -> bool:
-    """Whether ranks differ in nothing but `own` variables, which nothing reads while it loads."""
-    rest = [{k: v for k, v in each.items() if k not in own} for each in environments]
-    return len(rest) > 1 and all(each == rest[0] for each in rest)
+def shares(environments: Sequence[Mapping[str, str]], private: Sequence[str]) -> bool:
+    """Whether ranks differ in `private` variables alone, which nothing reads while it loads."""
+    common = [
+        {k: v for k, v in environment.items() if k not in private} for environment in environments
+    ]
+    return len(common) > 1 and all(environment == common[0] for environment in common)
 
 
 if __name__ == "__main__":

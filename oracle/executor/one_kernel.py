@@ -1,4 +1,4 @@
-"""Functions of several operations, as one kernel does them: what they keep is what it keeps."""
+"""Functions of several operations that keep what a fused kernel would keep."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BACK: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # gradients times f'(x
 
 
 class RmsNorm(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
-    """x/√(mean x² + ε) · w as one kernel does it: of the forward pass x and the roots are kept."""
+    """x/√(mean x² + ε) · w, keeping x and the roots for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -44,29 +44,29 @@ class RmsNorm(torch.autograd.Function):  # type: ignore[misc]  # torch is untype
 
 
 class Gate(torch.autograd.Function):  # type: ignore[misc]
-    """f(a) · b of halves side by side, as one kernel does it: they alone are kept."""
+    """f(a) · b of the two halves of a tensor, which alone are kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
         ctx.save_for_backward(x)
         ctx.name = name
-        weighed, other = x.chunk(2, -1)
-        return FORWARD[name](weighed).mul_(other)
+        weighed, multiplied = x.chunk(2, -1)
+        return FORWARD[name](weighed).mul_(multiplied)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        weighed, other = x.chunk(2, -1)
-        made = torch.empty_like(x)
-        of_weighed, of_other = made.chunk(2, -1)
-        _OUT[ctx.name](weighed, out=of_other).mul_(gradient)
-        torch.mul(gradient, other, out=of_weighed)
+        weighed, multiplied = x.chunk(2, -1)
+        gradients = torch.empty_like(x)
+        of_weighed, of_multiplied = gradients.chunk(2, -1)
+        _OUT[ctx.name](weighed, out=of_multiplied).mul_(gradient)
+        torch.mul(gradient, multiplied, out=of_weighed)
         _BACK[ctx.name](of_weighed, weighed)
-        return made, None
+        return gradients, None
 
 
 class LeakyRelu(torch.autograd.Function):  # type: ignore[misc]
-    """Keeps what it makes, as if done in place."""
+    """A leaky ReLU that keeps what it makes, as if done in place."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

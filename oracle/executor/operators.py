@@ -1,4 +1,4 @@
-"""Arithmetic of each operation, given its inputs and its own part of the weights.
+"""The arithmetic of each operation on its inputs and this device's part of the weights.
 
 Tokens are held as (batch, tokens, channels), everything else as (batch, channels, extents…).
 """
@@ -53,39 +53,39 @@ def weights_of(op: Operation) -> dict[str, tuple[int, ...]]:
     """The full shapes of an operation's weights, by name."""
     shape, layer = op.shape, op.layer
     c, f = shape.given.channels, shape.made.channels
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     if shape.tied or shape.weights == 0:
-        return found
+        return shapes
     if isinstance(layer, Deconv):
-        found["weight"] = (c, f // shape.groups, *shape.window)
+        shapes["weight"] = (c, f // shape.groups, *shape.window)
     elif isinstance(layer, Conv):
-        found["weight"] = (f, c // shape.groups, *shape.window)
+        shapes["weight"] = (f, c // shape.groups, *shape.window)
     elif shape.experts:
-        found["weight"] = (shape.experts, f, c)
+        shapes["weight"] = (shape.experts, f, c)
     elif shape.work == "gemm":
-        found["weight"] = (f, c)
+        shapes["weight"] = (f, c)
     elif isinstance(layer, Norm):
-        found["weight"] = (c,)
+        shapes["weight"] = (c,)
     elif isinstance(layer, Embedding):
-        found["table"] = (layer.vocab, layer.hidden)
+        shapes["table"] = (layer.vocab, layer.hidden)
         if layer.positions:
-            found["positions"] = (layer.positions, layer.hidden)
+            shapes["positions"] = (layer.positions, layer.hidden)
         if layer.extra:
-            found["extra"] = (layer.extra, layer.hidden)
+            shapes["extra"] = (layer.extra, layer.hidden)
     elif isinstance(layer, Position):
-        found["positions"] = (shape.made.extents[0], c)
+        shapes["positions"] = (shape.made.extents[0], c)
         if layer.extra_tokens:
-            found["extra"] = (layer.extra_tokens, c)
+            shapes["extra"] = (layer.extra_tokens, c)
     else:
         raise NotSupported(f"{op.label}: {shape.kind} has weights that cannot be run yet")
-    rest = shape.weights - sum(map(math.prod, found.values()))
+    rest = shape.weights - sum(map(math.prod, shapes.values()))
     if rest == shape.experts * f > 0:
-        found["bias"] = (shape.experts, f)
+        shapes["bias"] = (shape.experts, f)
     elif rest == f:
-        found["bias"] = (f,)
+        shapes["bias"] = (f,)
     elif rest:
         raise NotSupported(f"{op.label}: {rest} weights more than the executor knows of")
-    return found
+    return shapes
 
 
 def paddings(op: Operation) -> list[tuple[int, int]]:
@@ -98,8 +98,8 @@ def paddings(op: Operation) -> list[tuple[int, int]]:
     reach = reaches(op)
     if padding == "same":
         sizes = zip(extents, shape.made.extents, shape.stride, reach, strict=True)
-        both = [max((m - 1) * s + r - n, 0) for n, m, s, r in sizes]
-        return [(b // 2, b - b // 2) for b in both]
+        totals = [max((m - 1) * s + r - n, 0) for n, m, s, r in sizes]
+        return [(b // 2, b - b // 2) for b in totals]
     return [(p, p) for p in along(padding, rank)]
 
 
@@ -136,7 +136,7 @@ def deconvolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None)
 
 
 def filters_of(op: Operation) -> int:
-    """Which extent of a weight counts filters; of a transposed convolution it is the second."""
+    """The extent of a weight that counts filters: the second of a transposed convolution."""
     return int(op.shape.kind == "deconv")
 
 
@@ -176,20 +176,20 @@ def norm(op: Operation, x: Tensor, weight: Tensor | None, bias: Tensor | None) -
     if layer.op in ("layer", "rms"):
         last = x if tokens else x.movedim(1, -1)
         if layer.op == "layer":
-            made = functional.layer_norm(last, last.shape[-1:], weight, bias)
+            normalised = functional.layer_norm(last, last.shape[-1:], weight, bias)
         else:
-            made = RmsNorm.apply(last, weight)
-        return made if tokens else made.movedim(-1, 1)
+            normalised = RmsNorm.apply(last, weight)
+        return normalised if tokens else normalised.movedim(-1, 1)
     if tokens:
         x = x.movedim(-1, 1)
     if layer.op == "batch":
-        made = functional.batch_norm(x, None, None, weight, bias, training=True)
+        normalised = functional.batch_norm(x, None, None, weight, bias, training=True)
     elif layer.op == "instance":
-        made = functional.instance_norm(x, None, None, weight, bias)
+        normalised = functional.instance_norm(x, None, None, weight, bias)
     else:
         groups = math.gcd(32, x.shape[1])
-        made = functional.group_norm(x, groups, weight, bias)
-    return made.movedim(1, -1) if tokens else made
+        normalised = functional.group_norm(x, groups, weight, bias)
+    return normalised.movedim(1, -1) if tokens else normalised
 
 
 def activation(op: Operation, x: Tensor) -> Tensor:
@@ -214,22 +214,22 @@ def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     return functional.linear(x.movedim(1, -1), weight, bias).movedim(-1, 1)
 
 
-def rotary(x: Tensor, heads: int, kv_heads: int, width: int, at: int | Tensor) -> Tensor:
-    """Rotary position embedding of queries and keys; the first token held is number `at`.
+def rotary(x: Tensor, heads: int, kv_heads: int, width: int, positions: int | Tensor) -> Tensor:
+    """Rotary embedding of queries and keys, of tokens from a first number on, or of these numbers.
 
-    Tokens that are not one run say the number of each.
+    `positions` is the number of the first token, or the numbers of tokens that are not one run.
     """
     wide = wide_of(x.dtype)  # bf16 cannot count to 257
-    if isinstance(at, int):
-        at = torch.arange(at, at + x.shape[1], dtype=wide, device=x.device)
-    positions = at.to(wide)
+    if isinstance(positions, int):
+        positions = torch.arange(positions, positions + x.shape[1], dtype=wide, device=x.device)
+    positions = positions.to(wide)
     steps = torch.arange(0, width // 2, dtype=wide, device=x.device)
     angle = positions[:, None] * 10000.0 ** (-steps / (width // 2))
     turned, rest = x.split([(heads + kv_heads) * width, kv_heads * width], -1)
     a, b = turned.unflatten(-1, (-1, 2, width // 2)).unbind(-2)
     cos, sin = angle.cos()[:, None].to(x.dtype), angle.sin()[:, None].to(x.dtype)
-    both = torch.stack([a * cos - b * sin, a * sin + b * cos], -2).flatten(-3)
-    return torch.cat([both, rest], -1)
+    rotated = torch.stack([a * cos - b * sin, a * sin + b * cos], -2).flatten(-3)
+    return torch.cat([rotated, rest], -1)
 
 
 def split_heads(op: Operation, x: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, ...]:
@@ -247,26 +247,26 @@ def attention(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
 
 
 def cross_attention(op: Operation, queries: Tensor, memory: Tensor) -> Tensor:
-    """The same of one sequence's queries, and keys and values of another's side by side."""
+    """Softmax(q kᵀ/√w) v; queries of one sequence, keys and values of another."""
     q, k, v = (part.unflatten(-1, (-1, op.shape.width)).transpose(1, 2)
                for part in (queries, *memory.chunk(2, -1)))  # fmt: skip
     return _attend(op, (q, k, v))
 
 
 def _attend(op: Operation, parts: tuple[Tensor, ...], shared: bool = False) -> Tensor:
-    """Queries, keys and values in one kernel, or with the scores in memory."""
+    """Attend in one kernel, or with the scores in memory."""
     q, k, v = parts
     if op.shape.flash:
-        made = functional.scaled_dot_product_attention(
+        output = functional.scaled_dot_product_attention(
             q, k, v, is_causal=op.shape.causal, enable_gqa=shared
         )
     else:
-        made = _attention_of_scores(q, k, v, op.shape.causal)
-    return made.transpose(1, 2).flatten(-2)
+        output = _attention_of_scores(q, k, v, op.shape.causal)
+    return output.transpose(1, 2).flatten(-2)
 
 
 def _attention_of_scores(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """The same with its scores in memory; queries that share keys are rows of one product."""
+    """Attend with the scores in memory; queries that share keys are rows of one product."""
     several = q.shape[1] // k.shape[1], q.shape[2]
     if q.shape[1] > 1:  # queries are copied into rows: what all three were made in is let go
         k, v = k.contiguous(), v.contiguous()
@@ -279,35 +279,45 @@ def _attention_of_scores(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tenso
 
 
 def lookup(tokens: Tensor, table: Tensor, first: int = 0, parted: bool = False) -> Tensor:
-    """Rows of a table; of one that is `parted`, held from row `first` on, zeros for others'."""
+    """Rows of a table; of one that is `parted`, held from row `first` on, zeros for other rows."""
     if not parted:
         return functional.embedding(tokens, table)
-    mine = (tokens >= first) & (tokens < first + table.shape[0])
-    return functional.embedding(torch.where(mine, tokens - first, 0), table) * mine[..., None]
+    held_here = (tokens >= first) & (tokens < first + table.shape[0])
+    return (
+        functional.embedding(torch.where(held_here, tokens - first, 0), table)
+        * held_here[..., None]
+    )
 
 
-def add_positions(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
-    """Add the vectors of positions `first` and following to theirs; x begins at token `at`."""
-    low, high = max(first, at), min(first + positions.shape[0], at + x.shape[1])
-    own = positions[low - first : max(high, low) - first]
-    if own.shape[0] == x.shape[1]:
-        return x + own
-    return x + functional.pad(own, (0, 0, low - at, x.shape[1] - (low - at) - own.shape[0]))
+def add_positions(x: Tensor, positions: Tensor, first: int, begin: int) -> Tensor:
+    """Add the vectors of positions, from `first` on, to tokens that begin at number `begin`."""
+    low, high = max(first, begin), min(first + positions.shape[0], begin + x.shape[1])
+    vectors = positions[low - first : max(high, low) - first]
+    if vectors.shape[0] == x.shape[1]:
+        return x + vectors
+    return x + functional.pad(
+        vectors, (0, 0, low - begin, x.shape[1] - (low - begin) - vectors.shape[0])
+    )
 
 
-def reshape(x: Tensor, given: Shape, made: Shape) -> Tensor:
+def reshape(x: Tensor, input_shape: Shape, output_shape: Shape) -> Tensor:
     """The same elements, channels first, under another shape."""
-    if given.tokens:
+    if input_shape.tokens:
         x = x.movedim(-1, 1)
-    x = x.reshape(x.shape[0], made.channels, *made.extents)
-    return x.movedim(1, -1) if made.tokens else x
+    x = x.reshape(x.shape[0], output_shape.channels, *output_shape.extents)
+    return x.movedim(1, -1) if output_shape.tokens else x
 
 
 def cross_entropy(x: Tensor, target: Tensor, tokens: bool) -> Tensor:
-    """Summed over samples and positions."""
+    """Cross-entropy, summed over samples and positions."""
     if tokens:  # rows of logits that lie together: across channels first it takes ten times as long
         x, target = x.flatten(0, -2), target.flatten()
     return functional.cross_entropy(x, target, reduction="sum")
+
+
+def mean_square(y: Tensor, batch: int) -> Tensor:
+    """The loss of a model that ends without one."""
+    return (y**2).sum() / (batch * math.prod(y.shape[1:]))
 
 
 def summed_loss(op: Operation, x: Tensor, target: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Optimizers on flat buffers of weights, of which a device may hold a part."""
+"""Optimizers that update flat buffers of weights, of which a device may hold a part."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Optimizer:
         self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int,
         ratios: Callable[[Tensor, Tensor], Tensor], skipped: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """In place, on the part of the state that is held here; not at all where `skipped` is 1.
+        """Update this device's part of the state in place; not at all where `skipped` is 1.
 
         `ratios(w, u)` is ‖w‖/‖u‖ of the whole tensor that each element belongs to.
         """
@@ -54,7 +54,7 @@ class Optimizer:
         if skipped is None:
             self._update(weights, gradients, slots, step, ratios)
             return
-        before = [(each, each.clone()) for each in (weights, *slots)]
+        before = [(tensor, tensor.clone()) for tensor in (weights, *slots)]
         self._update(weights, gradients, slots, step, ratios)
         for new, old in before:  # the device alone knows whether
             new.copy_(torch.where(skipped > 0, old, new))
@@ -63,20 +63,20 @@ class Optimizer:
         self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int,
         skipped: Tensor | None,
     ) -> None:  # fmt: skip
-        """The same by the one kernel of PyTorch's own optimizers, which reads all state once."""
-        told: dict[str, Any] = {"lr": self.rate, "weight_decay": 0.0, "maximize": False,
+        """Update by the one kernel of PyTorch's own optimizers, which reads all state once."""
+        options: dict[str, Any] = {"lr": self.rate, "weight_decay": 0.0, "maximize": False,
                                 "grad_scale": None, "found_inf": skipped}  # fmt: skip
         if self.name == "adam":
             count = torch.full((), float(step), device=weights.device)
             torch._fused_adam_(
                 [weights], [gradients], [slots[0]], [slots[1]], [], [count], amsgrad=False,
-                beta1=self.betas[0], beta2=self.betas[1], eps=self.tiny, **told,
+                beta1=self.betas[0], beta2=self.betas[1], eps=self.tiny, **options,
             )  # fmt: skip
             return
         momentum = self.momentum if slots else 0.0
         torch._fused_sgd_(
             [weights], [gradients], list(slots), momentum=momentum, dampening=0.0, nesterov=False,
-            is_first_step=False, **told,
+            is_first_step=False, **options,
         )  # fmt: skip
 
     def _update(
@@ -89,8 +89,8 @@ class Optimizer:
             slots[0].mul_(self.momentum).add_(gradients)
             weights.add_(slots[0], alpha=-self.rate)
         elif self.name == "lars":
-            step_ = gradients + self.decay * weights
-            scaled = step_ * ratios(weights, step_) * self.trust
+            direction = gradients + self.decay * weights
+            scaled = direction * ratios(weights, direction) * self.trust
             slots[0].mul_(self.momentum).add_(scaled)
             weights.add_(slots[0], alpha=-self.rate)
         else:
@@ -98,11 +98,11 @@ class Optimizer:
             if self.name == "adam":
                 weights.addcdiv_(slots[0], root, value=-self.rate / first)
             else:
-                step_ = slots[0] / root / first + self.decay * weights
-                weights.add_(step_ * ratios(weights, step_), alpha=-self.rate)
+                direction = slots[0] / root / first + self.decay * weights
+                weights.add_(direction * ratios(weights, direction), alpha=-self.rate)
 
     def _moments(self, gradients: Tensor, slots: list[Tensor], step: int) -> tuple[float, Tensor]:
-        """Adam's step is m / ((1 - β₁ᵗ)(√(v / (1 - β₂ᵗ)) + ε)): both factors below."""
+        """Update Adam's moments; both factors of m / ((1 - β₁ᵗ)(√(v / (1 - β₂ᵗ)) + ε))."""
         first, second = self.betas
         slots[0].mul_(first).add_(gradients, alpha=1 - first)
         slots[1].mul_(second).addcmul_(gradients, gradients, value=1 - second)
@@ -112,10 +112,13 @@ class Optimizer:
 
 def ratios(local: LocalModel, bundle: Bundle, weights: Tensor, steps: Tensor) -> Tensor:
     """‖w‖/‖u‖ of each element's tensor: squares of its parts are added up over their ranks."""
-    start, stop = bundle.own.start, bundle.own.stop
+    start, stop = bundle.shard_slice.start, bundle.shard_slice.stop
     spans = [
-        (max(held.at, start) - start, min(held.at + math.prod(held.shape), stop) - start)
-        for held in bundle.held_weights
+        (
+            max(weight.offset, start) - start,
+            min(weight.offset + math.prod(weight.shape), stop) - start,
+        )
+        for weight in bundle.held_weights
     ]
     squares = torch.stack(
         [torch.stack([(flat[a : max(a, b)] ** 2).sum() for a, b in spans] or [flat.sum() * 0])
@@ -127,22 +130,24 @@ def ratios(local: LocalModel, bundle: Bundle, weights: Tensor, steps: Tensor) ->
     if bundle.prefix:
         squares = local.wire.allreduce(squares, EXPERTS, "expert: norms")
     for axis in ("filter", "channel", "tensor"):
-        mine = [i for i, held in enumerate(bundle.held_weights) if _cut(local, held, axis)]
-        if mine and local.mesh.degree(axis) > 1:
-            part = squares[:, mine].contiguous()
-            squares[:, mine] = local.wire.allreduce(part, (axis,), f"{axis}: norms")
+        cut_weights = [
+            i for i, weight in enumerate(bundle.held_weights) if _cut(local, weight, axis)
+        ]
+        if cut_weights and local.mesh.degree(axis) > 1:
+            part = squares[:, cut_weights].contiguous()
+            squares[:, cut_weights] = local.wire.allreduce(part, (axis,), f"{axis}: norms")
     w, u = squares
-    each = torch.where((w > 0) & (u > 0), (w / u.clamp_min(1e-300)).sqrt(), 1.0)
-    found = torch.ones_like(weights)
-    for (a, b), ratio in zip(spans, each, strict=False):
-        found[a : max(a, b)] = ratio
-    return found
+    ratio_of_weight = torch.where((w > 0) & (u > 0), (w / u.clamp_min(1e-300)).sqrt(), 1.0)
+    ratio_of_element = torch.ones_like(weights)
+    for (a, b), ratio in zip(spans, ratio_of_weight, strict=False):
+        ratio_of_element[a : max(a, b)] = ratio
+    return ratio_of_element
 
 
-def _cut(local: LocalModel, held: HeldWeight, axis: str) -> bool:
-    """Do the devices along an axis hold different parts of this tensor?"""
+def _cut(local: LocalModel, weight: HeldWeight, axis: str) -> bool:
+    """Whether the devices along an axis hold different parts of this weight."""
     if axis == "tensor":
-        whole = [[(0, n)] for n in held.full]
-        return bool(local.cuts.role(held.op)) and held.kept != whole
+        uncut = [[(0, n)] for n in weight.full]
+        return bool(local.cuts.role(weight.op)) and weight.intervals != uncut
     rows = local.cuts.filtered if axis == "filter" else local.cuts.channeled
-    return bool(rows[held.op.row])
+    return bool(rows[weight.op.row])

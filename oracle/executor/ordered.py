@@ -42,10 +42,10 @@ class OrderError(RuntimeError):
 
 
 def register() -> None:
-    """Make the backend known to torch.distributed; groups of calls are told to it alone."""
+    """Make the backend known to torch.distributed, which tells it alone of groups of calls."""
     if NAME in dist.Backend.backend_list:
         return
-    dist.Backend.register_backend(NAME, _made, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu"])
     plain = dist.batch_isend_irecv
 
     def batch_isend_irecv(calls: list[dist.P2POp]) -> list[Any]:
@@ -60,7 +60,7 @@ def register() -> None:
     dist.batch_isend_irecv = distributed_c10d.batch_isend_irecv = batch_isend_irecv
 
 
-def _made(options: Any, _: Any) -> Ordered:
+def _make_group(options: Any, _: Any) -> Ordered:
     ranks = options.global_ranks_in_group or range(options.group_size)
     return Ordered(options.store, options.group_rank, list(ranks), options.timeout)
 
@@ -78,7 +78,7 @@ class _Call:
 
 
 class _Work(dist._Work):  # type: ignore[misc]  # torch is untyped here
-    """What torch.distributed waits for."""
+    """The handle of a call that torch.distributed waits for."""
 
     def __init__(self, group: Ordered, call: _Call) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
         Ordered.board = Ordered.board or dist.PrefixStore("waiting", store)
         self.gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), place, len(ranks),
                                           timeout)  # fmt: skip
-        alike = sum(other.ranks == ranks for other in Ordered.every.values())
+        alike = sum(group.ranks == ranks for group in Ordered.every.values())
         self.name = f"{'-'.join(map(str, ranks))}" + (f", number {alike + 1}" if alike else "")
         Ordered.every[self.name] = self
         self.queue: SimpleQueue[_Call] = SimpleQueue()
@@ -144,27 +144,27 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
 
     @property
     def _all(self) -> set[tuple[str, int]]:
-        return {("all", at) for at in range(len(self.ranks)) if at != self.place}
+        return {("all", place) for place in range(len(self.ranks)) if place != self.place}
 
     # --- who waits for whom --------------------------------------------------------------------
 
     def wait(self, call: _Call) -> None:
-        """Until a call has ended, or is seen never to end."""
+        """Wait until a call has ended, or is seen never to end."""
         looks, before = 0, _Told(dist.get_world_size())
         while not call.done.wait(LOOK):
             looks += 1
             Ordered.board.set(str(self._me), json.dumps([looks, self.name, _running()]))
-            told, mine = _Told(dist.get_world_size()), _never(self._me, self.name)
-            circle = told.circle((self._me, self.name))
-            if circle and all(told.still(before, *at) for at in circle):
-                said = "; ".join(told.words(*at) for at in circle[:4])
-                for key in {mine, *(_never(*at) for at in circle)}:
-                    Ordered.board.set(key, said)  # who sees it first says nothing anew
-            if Ordered.board.check([mine]):
-                said = Ordered.board.get(mine).decode()
-                raise OrderError(f"NCCL would wait for ever: {said}")
-            if not all(told.same(before, *at) for at in circle or ()):
-                before = told
+            board_now, verdict_key = _Told(dist.get_world_size()), _never(self._me, self.name)
+            circle = board_now.circle((self._me, self.name))
+            if circle and all(board_now.still(before, *waiting) for waiting in circle):
+                verdict = "; ".join(board_now.words(*waiting) for waiting in circle[:4])
+                for key in {verdict_key, *(_never(*waiting) for waiting in circle)}:
+                    Ordered.board.set(key, verdict)  # who sees it first says nothing anew
+            if Ordered.board.check([verdict_key]):
+                verdict = Ordered.board.get(verdict_key).decode()
+                raise OrderError(f"NCCL would wait for ever: {verdict}")
+            if not all(board_now.same(before, *waiting) for waiting in circle or ()):
+                before = board_now
         if looks:
             Ordered.board.set(str(self._me), "")
         if call.error is not None:
@@ -177,19 +177,19 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
     # --- calls ---------------------------------------------------------------------------------
 
     def _alike(self, call: _Call) -> None:
-        """Hold a collective call against those of the other ranks."""
-        mine = torch.tensor([zlib.crc32(call.words.encode()), call.number])
-        heard = [torch.empty_like(mine) for _ in self.ranks]
-        self.gloo.allgather([heard], [mine]).wait()
-        other = next((k for k, one in enumerate(heard) if not torch.equal(one, mine)), None)
-        if other is None:
+        """Compare a collective call with those of the other ranks."""
+        call_mark = torch.tensor([zlib.crc32(call.words.encode()), call.number])
+        marks = [torch.empty_like(call_mark) for _ in self.ranks]
+        self.gloo.allgather([marks], [call_mark]).wait()
+        unlike = next((k for k, mark in enumerate(marks) if not torch.equal(mark, call_mark)), None)
+        if unlike is None:
             return
         board, key = Ordered.board, f"{self.name}/{call.number}/"
         board.set(f"{key}{self.place}", call.words)
-        theirs = board.get(f"{key}{other}").decode()
+        their_words = board.get(f"{key}{unlike}").decode()
         raise OrderError(
             f"other calls of one communicator: rank {self._me} is in {call.words}, rank "
-            f"{self.ranks[other]} in {theirs} (ranks {self.name})"
+            f"{self.ranks[unlike]} in {their_words} (ranks {self.name})"
         )
 
     def _collective(
@@ -197,13 +197,13 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
     ) -> _Work:
         sizes = " and ".join(map(_shape, tensors))
         words = f"{name} of {sizes}{more}" if sizes else name
-        _whole(words, tensors)
+        _refuse_gaps(words, tensors)
 
-        def both(call: _Call) -> None:
+        def check_and_run(call: _Call) -> None:
             self._alike(call)
             run().wait()
 
-        return self._enqueue(words, both, self._all)
+        return self._enqueue(words, check_and_run, self._all)
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> _Work:
         opts = opts or dist.AllreduceOptions()
@@ -222,22 +222,24 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
     def barrier(self, opts: Any = None) -> _Work:
         return self._collective("barrier", [], self.gloo.barrier)
 
-    def _allgather_base(self, whole: Tensor, part: Tensor, opts: Any = None) -> _Work:
-        run = partial(self.gloo._allgather_base, whole, part)
-        return self._collective("allgather", [whole, part], run)
+    def _allgather_base(self, gathered: Tensor, part: Tensor, opts: Any = None) -> _Work:
+        run = partial(self.gloo._allgather_base, gathered, part)
+        return self._collective("allgather", [gathered, part], run)
 
-    def _reduce_scatter_base(self, part: Tensor, whole: Tensor, opts: Any = None) -> _Work:
+    def _reduce_scatter_base(self, part: Tensor, full: Tensor, opts: Any = None) -> _Work:
         opts = opts or dist.ReduceScatterOptions()
-        run = partial(self.gloo._reduce_scatter_base, part, whole, opts)
-        return self._collective("reduce-scatter", [part, whole], run)
+        run = partial(self.gloo._reduce_scatter_base, part, full, opts)
+        return self._collective("reduce-scatter", [part, full], run)
 
     def alltoall_base(
-        self, made: Tensor, given: Tensor, out: list[int], into: list[int], opts: Any = None
+        self, incoming: Tensor, outgoing: Tensor, out: list[int], into: list[int], opts: Any = None
     ) -> _Work:
-        run = partial(self.gloo.alltoall_base, made, given, out, into)
+        run = partial(self.gloo.alltoall_base, incoming, outgoing, out, into)
         if not out and not into:
-            return self._collective("all-to-all", [made, given], run)
-        _whole("uneven all-to-all", [made, given])  # of as many numbers as ranks agree on
+            return self._collective("all-to-all", [incoming, outgoing], run)
+        _refuse_gaps(
+            "uneven all-to-all", [incoming, outgoing]
+        )  # of as many numbers as ranks agree on
         return self._collective("uneven all-to-all", [], run)
 
     all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base
@@ -273,13 +275,13 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
 
     def _together(self, calls: Sequence[tuple[bool, int, Tensor]]) -> _Work:
         lanes: dict[tuple[str, int], list[Tensor]] = {}  # to one rank in order, to others at once
-        for sends, other, tensor in calls:
-            lanes.setdefault(("send" if sends else "receive", other), []).append(tensor)
-        said = [f"{'send' if sends else 'receive'} of {_shape(tensor)} "
-                f"{'to' if sends else 'from'} rank {self.ranks[other]}"
-                for sends, other, tensor in calls]  # fmt: skip
-        words = said[0] if len(said) == 1 else f"group of {', '.join(said)}"
-        _whole(words, [tensor for _, _, tensor in calls])
+        for sends, place, tensor in calls:
+            lanes.setdefault(("send" if sends else "receive", place), []).append(tensor)
+        phrases = [f"{'send' if sends else 'receive'} of {_shape(tensor)} "
+                f"{'to' if sends else 'from'} rank {self.ranks[place]}"
+                for sends, place, tensor in calls]  # fmt: skip
+        words = phrases[0] if len(phrases) == 1 else f"group of {', '.join(phrases)}"
+        _refuse_gaps(words, [tensor for _, _, tensor in calls])
 
         def run(call: _Call) -> None:
             def lane(way: tuple[str, int]) -> None:
@@ -290,46 +292,46 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
                     call.error = call.error or error
                     call.done.set()
 
-            first, *others = lanes
-            left = [self.lanes.submit(lane, way) for way in others]
+            first, *ways = lanes
+            pending = [self.lanes.submit(lane, way) for way in ways]
             lane(first)
-            for one in left:
-                one.result()
+            for submitted in pending:
+                submitted.result()
 
         return self._enqueue(words, run, set(lanes))
 
-    def _lane(self, how: str, other: int, tensors: Sequence[Tensor]) -> None:
+    def _lane(self, how: str, place: int, tensors: Sequence[Tensor]) -> None:
         for tensor in tensors:
             size = torch.tensor([tensor.numel(), tensor.element_size()])
             if how == "receive":
-                self.gloo.send([size], other, _READY).wait()
-                self.gloo.recv([tensor], other, _DATA).wait()
+                self.gloo.send([size], place, _READY).wait()
+                self.gloo.recv([tensor], place, _DATA).wait()
                 continue
-            wanted = torch.empty_like(size)
-            self.gloo.recv([wanted], other, _READY).wait()
-            if not torch.equal(wanted, size):
+            size_there = torch.empty_like(size)
+            self.gloo.recv([size_there], place, _READY).wait()
+            if not torch.equal(size_there, size):
                 raise OrderError(
-                    f"rank {self._me} sends {_shape(tensor)} to rank {self.ranks[other]}, which "
-                    f"receives {wanted[0]} numbers of {wanted[1]} bytes"
+                    f"rank {self._me} sends {_shape(tensor)} to rank {self.ranks[place]}, which "
+                    f"receives {size_there[0]} numbers of {size_there[1]} bytes"
                 )
-            self.gloo.send([tensor], other, _DATA).wait()
+            self.gloo.send([tensor], place, _DATA).wait()
 
 
-def _never(rank: int, here: str) -> str:
-    """Where it is written that a rank waits for ever on a communicator, and for whom."""
-    return f"never: {rank} among {here}"
+def _never(rank: int, communicator: str) -> str:
+    """The key under which it is written that a rank waits for ever on a communicator."""
+    return f"never: {rank} among {communicator}"
 
 
 def _running() -> dict[str, Any]:
     """What runs on each communicator of this rank: words, number, whom it waits for."""
     calls = [(group, group.running) for group in Ordered.every.values()]
     return {group.name: [call.words, call.number,
-                         sorted([how, group.ranks[at]] for how, at in set(call.wants))]
+                         sorted([how, group.ranks[place]] for how, place in set(call.wants))]
             for group, call in calls if call is not None}  # fmt: skip
 
 
 class _Told:
-    """What ranks have said they wait in: how often so, on which communicator, all that runs."""
+    """What ranks said they wait in: how often, on which communicator, and all that runs."""
 
     ANSWER: ClassVar[dict[str, str]] = {"send": "receive", "receive": "send", "all": "all"}
 
@@ -338,26 +340,28 @@ class _Told:
         texts = [board.get(str(rank)) if board.check([str(rank)]) else b"" for rank in range(ranks)]
         self.of: list[Any] = [json_of(text.decode() or '[0, "", {}]', "a rank") for text in texts]
 
-    def call(self, rank: int, here: str) -> Any:
+    def call(self, rank: int, communicator: str) -> Any:
         """What a rank runs on a communicator; None where nothing is known."""
-        return self.of[rank][2].get(here)
+        return self.of[rank][2].get(communicator)
 
-    def unmet(self, rank: int, here: str) -> Iterator[tuple[int, str]]:
-        """Others that are not in the call of a rank, and the communicator they wait in."""
-        words, number, wants = self.call(rank, here) or ("", 0, [])
-        for how, other in wants:
-            theirs = self.call(other, here)
+    def unmet(self, rank: int, communicator: str) -> Iterator[tuple[int, str]]:
+        """Ranks that are not in the call of a rank, with the communicator they wait in."""
+        words, number, wants = self.call(rank, communicator) or ("", 0, [])
+        for how, partner in wants:
+            theirs = self.call(partner, communicator)
             meets = theirs is not None and [self.ANSWER[how], rank] in theirs[2]
             if how == "all":
                 meets = theirs is not None and theirs[:2] == [words, number]
             if not meets:
-                yield other, here if theirs else self.of[other][1]
+                yield partner, communicator if theirs else self.of[partner][1]
 
-    def circle(self, at: tuple[int, str]) -> list[tuple[int, str]]:
+    def circle(self, start: tuple[int, str]) -> list[tuple[int, str]]:
         """Ranks of which each waits for the next, the last for the first; empty if none do."""
-        path, over = [at], set[tuple[int, str]]()
+        path, over = [start], set[tuple[int, str]]()
         while path:
-            after = next((one for one in self.unmet(*path[-1]) if one not in over), None)
+            after = next(
+                (next_wait for next_wait in self.unmet(*path[-1]) if next_wait not in over), None
+            )
             if after is None:
                 over.add(path.pop())
             elif after in path:
@@ -366,25 +370,25 @@ class _Told:
                 path.append(after)
         return []
 
-    def same(self, before: _Told, rank: int, here: str) -> bool:
-        """Is a rank in the call in which it was?"""
-        return bool(self.call(rank, here) == before.call(rank, here))
+    def same(self, before: _Told, rank: int, communicator: str) -> bool:
+        """Whether a rank is still in the call in which it was."""
+        return bool(self.call(rank, communicator) == before.call(rank, communicator))
 
-    def still(self, before: _Told, rank: int, here: str) -> bool:
-        """… and has it said so again since?"""
-        return self.same(before, rank, here) and self.of[rank][0] > before.of[rank][0]
+    def still(self, before: _Told, rank: int, communicator: str) -> bool:
+        """Whether a rank is in the same call and has said so again since."""
+        return self.same(before, rank, communicator) and self.of[rank][0] > before.of[rank][0]
 
-    def words(self, rank: int, here: str) -> str:
-        call = self.call(rank, here)
+    def words(self, rank: int, communicator: str) -> str:
+        call = self.call(rank, communicator)
         if call is None:
             return f"rank {rank} is in no call that is known"
-        return f"rank {rank} waits in {call[0]}, call {call[1]} among ranks {here}"
+        return f"rank {rank} waits in {call[0]}, call {call[1]} among ranks {communicator}"
 
 
 def _shape(tensor: Tensor) -> str:
     return f"{tensor.numel()} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _whole(words: str, tensors: Sequence[Tensor]) -> None:
+def _refuse_gaps(words: str, tensors: Sequence[Tensor]) -> None:
     if not all(tensor.is_contiguous() for tensor in tensors):
         raise OrderError(f"{words}: NCCL takes buffers without gaps only")

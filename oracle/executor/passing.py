@@ -1,4 +1,4 @@
-"""What the passes of one device hand to each other and to those of other stages."""
+"""Hands tensors from the passes of one device to its other passes and to other stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Received: TypeAlias = list[tuple[int, Tensor]]
 
 
 class Passing:
-    """Receives before a pass what it wants of others, and sends after it what others want."""
+    """Receives before a pass what it needs from others, and sends after it what others need."""
 
     def __init__(self, local: LocalModel, micro_batches: Sequence[Interval]) -> None:
         self.wire, self.micro_batches, self.local = local.wire, micro_batches, local
@@ -48,51 +48,53 @@ class Passing:
         return passes(pipeline.word("schedule"), stage, stages, len(self.micro_batches), chunks)
 
     def receive(self, this: Pass | None) -> Callable[[], Received]:
-        """Make ready for what a pass wants of others; call what is returned to wait for it."""
+        """Get ready to receive what a pass needs; call what is returned to wait for it."""
         if this is None:
             return list
-        wanted = (self.into if this.forward else self.out)[this.chunk]
-        waits = [None if one.rank is None else self._expect(one.rank, this, one.number)
-                 for one in wanted]  # fmt: skip
+        borders = (self.into if this.forward else self.out)[this.chunk]
+        waits = [None if border.rank is None else self._expect(border.rank, this, border.number)
+                 for border in borders]  # fmt: skip
 
         def received() -> Received:
-            return [(one.operation, self.handed.pop((one.number, this)) if wait is None else wait())
-                    for one, wait in zip(wanted, waits, strict=True)]  # fmt: skip
+            return [
+                (border.operation, wait() if wait else self.handed.pop((border.number, this)))
+                for border, wait in zip(borders, waits, strict=True)
+            ]
 
         return received
 
     def _expect(self, rank: int, this: Pass, number: int) -> Callable[[], Tensor]:
-        """Make ready for a tensor, and for all that its rank sends before it."""
+        """Get ready to receive a tensor, and all that its rank sends before it."""
         due = self.due.setdefault(rank, deque())
         while (this, number) not in self.coming:
             if not due:  # of the next step
                 due.extend(self.order[rank])
-            after, at = due.popleft()
+            after, position = due.popleft()
             ends = (self.into if after.forward else self.out)[after.chunk]
-            (border,) = (one for one in ends if one.number == at)
+            (border,) = (candidate for candidate in ends if candidate.number == position)
             begin, end = self.micro_batches[after.micro_batch]
-            self.coming[after, at] = border.expect(self.wire, end - begin)
+            self.coming[after, position] = border.expect(self.wire, end - begin)
         return self.coming.pop((this, number))
 
-    def send(self, this: Pass, made: Tensors) -> None:
-        """Send what a pass has made to all that want it."""
+    def send(self, this: Pass, outputs: Tensors) -> None:
+        """Send what a pass has made to all passes that need it."""
         for border in (self.out if this.forward else self.into)[this.chunk]:
             if border.rank is None:
-                other = replace(this, chunk=border.chunk)
-                self.handed[border.number, other] = made[border.operation].detach()
+                reader = replace(this, chunk=border.chunk)
+                self.handed[border.number, reader] = outputs[border.operation].detach()
                 continue
-            sent = border.send(self.wire, made[border.operation])
+            sent = border.send(self.wire, outputs[border.operation])
             late = border.far and not this.forward
             (self.far if late else self.sending.setdefault(this, [])).append(sent)
 
     def arrived(self, this: Pass) -> None:
-        """Let go what has arrived for sure by now: its answer has come, or later ones are due."""
+        """Release buffers whose messages have surely arrived: answers or later ones came."""
         if not this.forward:
-            known = [replace(this, forward=True)]
+            answered = [replace(this, forward=True)]
             if len(self.out) == 1:
-                known.append(replace(this, micro_batch=this.micro_batch - 2))
-            for one in known:
-                for sent in self.sending.pop(one, []):
+                answered.append(replace(this, micro_batch=this.micro_batch - 2))
+            for earlier in answered:
+                for sent in self.sending.pop(earlier, []):
                     sent()
 
     def finish(self) -> None:

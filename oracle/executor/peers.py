@@ -1,4 +1,4 @@
-"""What ranks tell each other when they meet: host, device and versions, which must go together."""
+"""What ranks tell each other when they meet: host, device and versions, which must match."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALIKE = ("torch", "oracle", "nccl")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One rank, as it says of itself."""
+    """One rank, as it describes itself."""
 
     host: str
     device: str = ""  # the identity of its accelerator, empty without one
@@ -31,9 +31,9 @@ class Peer:
 
 
 def device_index(local: int, visible: int) -> int:
-    """Which of the accelerators that a task sees is its own.
+    """Which of the accelerators that a task sees is the task's.
 
-    A launcher shows a task its own alone, or those of all tasks of the host.
+    A launcher shows a task its own accelerator alone, or those of all tasks of the host.
 
     >>> device_index(5, 1), device_index(5, 8)
     (0, 5)
@@ -41,33 +41,33 @@ def device_index(local: int, visible: int) -> int:
     if visible == 0:
         raise WorldError("this task sees no GPU: ask the launcher for one (--gpus-per-task=1)")
     if visible > 1 and local >= visible:
-        what = f"the task of local rank {local} sees {visible} GPUs"
-        raise WorldError(f"{what}: start as many tasks a host as there are GPUs")
+        shortage = f"the task of local rank {local} sees {visible} GPUs"
+        raise WorldError(f"{shortage}: start as many tasks a host as there are GPUs")
     return local if visible > 1 else 0
 
 
 def me(backend: str) -> Peer:
-    """What this rank says of itself."""
+    """The description that this rank gives of itself."""
     import torch
 
     host = host_name(os.environ)
     if backend != "nccl":
         return Peer(host[:64], torch=torch.__version__)
     device = torch.cuda.get_device_properties(torch.cuda.current_device())
-    said = str(getattr(device, "uuid", ""))
-    return Peer(host[:64], said, torch.__version__, nccl=str(torch.cuda.nccl.version()))
+    identity = str(getattr(device, "uuid", ""))
+    return Peer(host[:64], identity, torch.__version__, nccl=str(torch.cuda.nccl.version()))
 
 
-def meet(mine: Peer, size: int, group: dist.ProcessGroup) -> list[Peer]:
-    """What all ranks say, as bytes: objects would travel as pickles."""
+def meet(peer: Peer, size: int, group: dist.ProcessGroup) -> list[Peer]:
+    """The descriptions of all ranks, sent as bytes: objects would travel as pickles."""
     import torch
     import torch.distributed as dist
 
-    text = json.dumps(asdict(mine)).encode().ljust(_BYTES)
-    own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    heard = [torch.empty(_BYTES, dtype=torch.uint8) for _ in range(size)]
-    dist.all_gather(heard, own, group=group)
-    return [Peer(**json_of(bytes(one.tolist()).decode(), "a rank")) for one in heard]
+    text = json.dumps(asdict(peer)).encode().ljust(_BYTES)
+    packed = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    texts = [torch.empty(_BYTES, dtype=torch.uint8) for _ in range(size)]
+    dist.all_gather(texts, packed, group=group)
+    return [Peer(**json_of(bytes(bytes_of.tolist()).decode(), "a rank")) for bytes_of in texts]
 
 
 def refuse_unlike(peers: Sequence[Peer]) -> None:
@@ -81,10 +81,10 @@ def refuse_unlike(peers: Sequence[Peer]) -> None:
                     f"rank 0 on {first.host} has {name} {ours}, rank {rank} on {peer.host} has "
                     f"{theirs}: install the same on all hosts"
                 )
-    there: dict[tuple[str, str], int] = {}
+    rank_on_device: dict[tuple[str, str], int] = {}
     for rank, peer in enumerate(peers):
-        other = there.setdefault((peer.host, peer.device), rank)
-        if peer.device and other != rank:
+        earlier = rank_on_device.setdefault((peer.host, peer.device), rank)
+        if peer.device and earlier != rank:
             raise WorldError(
-                f"ranks {other} and {rank} on {peer.host} have the same GPU: start one rank a GPU"
+                f"ranks {earlier} and {rank} on {peer.host} have the same GPU: start one rank a GPU"
             )

@@ -38,31 +38,31 @@ class PlanRun:
     trace: bool = False  # of one more step, by the profiler; no part of the question
 
     @property
-    def told(self) -> dict[str, str]:
-        """The engine and its software, where it is not the executor's own."""
+    def engine_options(self) -> dict[str, str]:
+        """The engine and its software, where the engine is not the executor's own."""
         if self.engine == "native":
             return {}
         return {"engine": self.engine, "software": self.software}
 
     def question(self, ranks: int, backend: str, replay: bool = False) -> Question:
-        """What its results belong to; how many steps are timed is no part of it."""
+        """The question that results belong to; how many steps are timed is no part of it."""
         options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
                    "stages": list(self.stages), "replay": replay}  # fmt: skip
         options |= {"algorithm": self.algorithm} if self.algorithm else {}
-        options |= self.told
+        options |= self.engine_options
         options |= {"units": list(self.units)} if self.units else {}
         options |= {"routing": self.routing} if self.routing != "learned" else {}
         options |= {"link": dict(self.link)} if self.link else {}
         if self.data:
             options["data"] = {k: v for k, v in self.data.items() if k not in ("folder", "stage")}
         if self.checkpoint:
-            options["checkpoint"] = Keeping(**self.checkpoint).said
+            options["checkpoint"] = Keeping(**self.checkpoint).question_fields
         if self.fail:
-            options["fail"] = [dict(one) for one in self.fail]
+            options["fail"] = [dict(planted) for planted in self.fail]
         return question(self.model, self.plan, self.batch, options, ranks, backend)
 
     def state_question(self, ranks: int, backend: str) -> Question:
-        """What its checkpoints belong to, however they are written."""
-        asked = self.question(ranks, backend)
+        """The question that checkpoints belong to, however they are written."""
+        full = self.question(ranks, backend)
         results_only = ("replay", "checkpoint", "fail")
-        return {k: v for k, v in asked.items() if k not in results_only} | {"warm_up": self.warm_up}
+        return {k: v for k, v in full.items() if k not in results_only} | {"warm_up": self.warm_up}

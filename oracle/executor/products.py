@@ -54,9 +54,11 @@ def matrix(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
         x = SliceForward.apply(x, -1 if op.shape.given.tokens else 1, comm)
     if (cuts.channeled[row] or role == "row") and bias is not None:
         # each rank adds its own part of the bias to the partial sum
-        held = local.of[op.index, "bias"]
+        kept_bias = local.weight_of[op.index, "bias"]
         dim = operators.filters_of(op)
-        first = held.kept[0][0][0] - local.of[op.index, "weight"].kept[dim][0][0]
+        first = (
+            kept_bias.intervals[0][0][0] - local.weight_of[op.index, "weight"].intervals[dim][0][0]
+        )
         bias = functional.pad(bias, (first, weight.shape[dim] - first - bias.shape[0]))
     y = _kernel(local, op, x, weight, bias)
     if cuts.channeled[row]:
@@ -81,8 +83,8 @@ def _kernel(
     if op.shape.groups > 1 and local.cuts.filtered[op.row]:
         p = local.mesh.degree("filter")
         start, stop = deal(op.shape.groups, p)[local.mesh.at["filter"]]
-        each = op.shape.given.channels // op.shape.groups
-        x = x[:, start * each : stop * each]
+        channels_per_group = op.shape.given.channels // op.shape.groups
+        x = x[:, start * channels_per_group : stop * channels_per_group]
     if not local.cuts.spaced[op.row]:
         return operators.convolution(op, x, weight, bias)
     groups = x.shape[1] // weight.shape[1]
@@ -94,7 +96,7 @@ def _kernel(
 def _spread(
     local: LocalModel, op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """A transposed convolution of the own outputs, whose inputs may lie on the other side."""
+    """A transposed convolution of this device's outputs, whose inputs may lie on other devices."""
     shape, grid = op.shape, local.grid_of(len(op.shape.window))
     before = along(op.layer.padding, len(shape.window))  # type: ignore[attr-defined]
     windows = [
@@ -104,12 +106,12 @@ def _spread(
     ]  # fmt: skip
     x = HaloExchange.apply(x, grid, windows, 0.0, HALOS)
     zeros = [0] * len(windows)
-    made = torch.convolution(x, weight, None, list(shape.stride), zeros, [1] * len(windows), True,
-                             zeros, shape.groups)  # fmt: skip
+    outputs = torch.convolution(x, weight, None, list(shape.stride), zeros, [1] * len(windows),
+                                True, zeros, shape.groups)  # fmt: skip
     for i, window in enumerate(windows):
-        own = window.outputs[grid.at[i]]
-        made = cropped(made, i + 2, window.reached(window.seen(own)), own)
-    return made if bias is None else made + bias.view(-1, *[1] * len(windows))
+        part = window.outputs[grid.place[i]]
+        outputs = cropped(outputs, i + 2, window.reached(window.inputs_of(part)), part)
+    return outputs if bias is None else outputs + bias.view(-1, *[1] * len(windows))
 
 
 def _windows(local: LocalModel, op: Operation, dilation: Sequence[int]) -> list[Window]:
@@ -130,7 +132,7 @@ def pool(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
 
 
 def sum_partial(local: LocalModel, y: Tensor) -> Tensor:
-    """Add up the partial sums of tensor-parallel ranks; with sequence=on each keeps its tokens."""
+    """Sum the partial sums of tensor-parallel ranks; with sequence=on each keeps its tokens."""
     if local.cuts.sequence:
         comm = local.comm("tensor", "activations scattered", "output gradients gathered")
         return ReduceScatterForward.apply(y, 1, comm)

@@ -1,4 +1,4 @@
-"""Seconds of each row of a model at its local shape, measured on the devices of a plan.
+"""Measures the seconds of each row of a model at its local shape, on the devices of a plan.
 
 Every device runs its own part of the plan, as `run` does and all at once, but sends nothing: what
 others would send is there already. So a row's seconds hold its kernels and the copies that
@@ -44,15 +44,15 @@ def measure_compute(
 
     With the `rate` of the links (bytes per second), devices sleep where messages would be.
     """
-    wanted = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
-    refuse(wanted)
+    runs = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
+    refuse(runs)
     parts = out.with_name(out.name + ".parts")
     world = recognise(os.environ) if ranks is None else None
     size = ranks or (world.size if world else 1)
-    asked = [job.question(size, backend) | {"rate": rate} for job in wanted]
-    same(parts, asked)
-    enough(wanted, size)
-    arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate, "asked": asked}
+    questions = [job.question(size, backend) | {"rate": rate} for job in runs]
+    same(parts, questions)
+    enough(runs, size)
+    arguments = {"jobs": [asdict(job) for job in runs], "rate": rate, "asked": questions}
     outcome = launch(
         "oracle.executor.profile:task", arguments, parts,
         ranks=ranks, timeout=timeout, say=say, host=host, backend=backend,
@@ -61,21 +61,27 @@ def measure_compute(
         lines = [
             line for path in sorted(parts.glob("rank-*.jsonl")) for line in records.lines(path)
         ]
-        said = {job.precision for job in wanted}
-        write(out, lines, asked, said.pop() if len(said) == 1 else "", outcome.complete)
+        precisions = {job.precision for job in runs}
+        write(
+            out,
+            lines,
+            questions,
+            precisions.pop() if len(precisions) == 1 else "",
+            outcome.complete,
+        )
     return outcome
 
 
 def write(
-    out: Path, lines: Sequence[Mapping[str, Any]], asked: Sequence[Question], precision: str,
+    out: Path, lines: Sequence[Mapping[str, Any]], questions: Sequence[Question], precision: str,
     complete: bool,
 ) -> None:  # fmt: skip
-    """Write the profile that ranks' lines make together."""
+    """Write the profile that the ranks' lines make together."""
     head: dict[str, Any] = {MARK: 1, "complete": complete}
     head |= {"precision": precision} if precision in PRECISIONS else {}
-    head |= {"questions": list(asked)}
-    there = [one["environment"] for one in lines if "environment" in one]
-    head |= {"environment": there[0]} if there else {}
+    head |= {"questions": list(questions)}
+    environments = [line["environment"] for line in lines if "environment" in line]
+    head |= {"environment": environments[0]} if environments else {}
     records.write_lines(out, [head, *_joined(lines)])
 
 
@@ -94,42 +100,44 @@ def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             updates.setdefault((line["optimizer"], line["weights"]), []).extend(line["update"])
     rows: dict[str, list[tuple[float, float, float, int]]] = {}
     for ranks in alike.values():
-        for row, found in _scaled(ranks).items():
-            rows.setdefault(row, []).append(found)
-    for row, each in sorted(rows.items()):
+        for row, scaled in _scaled(ranks).items():
+            rows.setdefault(row, []).append(scaled)
+    for row, timings in sorted(rows.items()):
         forward, backward, spread = (
-            statistics.median(column) for column in [*zip(*each, strict=True)][:3]
+            statistics.median(column) for column in [*zip(*timings, strict=True)][:3]
         )
         yield {"row": row, "forward": forward, "backward": backward, "spread": spread,
-               "samples": sum(count for *_, count in each)}  # fmt: skip
+               "samples": sum(count for *_, count in timings)}  # fmt: skip
     for (optimizer, weights), seconds in sorted(updates.items()):
         yield {"optimizer": optimizer, "weights": weights, "seconds": statistics.median(seconds)}
 
 
 def _scaled(ranks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float, float, int]]:
-    """Row -> seconds forward and backward, their spread, and of how many steps of how many ranks.
+    """Row -> seconds forward and backward, their spread, and how many timings these are of.
 
     The ranks are those that have the same rows.
     """
     pairs = {row: [pair for rank in ranks for pair in rank["rows"][row]]
              for row in ranks[0]["rows"]}  # fmt: skip
-    medians = {row: [statistics.median(pair[way] for pair in each) for way in (0, 1)]
-               for row, each in pairs.items()}  # fmt: skip
+    medians = {row: [statistics.median(pair[way] for pair in row_pairs) for way in (0, 1)]
+               for row, row_pairs in pairs.items()}  # fmt: skip
     times = ranks[0]["times"]
-    alone = sum(seconds * n for row, each in medians.items()
-                for seconds, n in zip(each, times[row], strict=True))  # fmt: skip
-    together = [
-        max(in_step({rank["rank"]: [Stretch(seconds, tuple(members)) for seconds, members in one]
-                     for rank, one in zip(ranks, step, strict=True)}).values())
-        for step in zip(*(rank["stretches"] for rank in ranks), strict=True)
-    ]  # fmt: skip
+    alone = sum(seconds * n for row, row_pairs in medians.items()
+                for seconds, n in zip(row_pairs, times[row], strict=True))  # fmt: skip
+    together = []
+    for step in zip(*(rank["stretches"] for rank in ranks), strict=True):
+        stretches = {
+            rank["rank"]: [Stretch(seconds, tuple(members)) for seconds, members in of_rank]
+            for rank, of_rank in zip(ranks, step, strict=True)
+        }
+        together.append(max(in_step(stretches).values()))
     scale = statistics.median(together) / max(alone, 1e-12)
-    found = {}
+    scaled = {}
     for row, (forward, backward) in medians.items():
-        both = [f + b for f, b in pairs[row]]
-        spread = statistics.pstdev(both) / max(statistics.mean(both), 1e-12)
-        found[row] = forward * scale, backward * scale, spread, len(both)
-    return found
+        sums = [f + b for f, b in pairs[row]]
+        spread = statistics.pstdev(sums) / max(statistics.mean(sums), 1e-12)
+        scaled[row] = forward * scale, backward * scale, spread, len(sums)
+    return scaled
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
@@ -140,8 +148,8 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         if "environment" in before:
             same_machine(rank, before["environment"])
     for number, entry in enumerate(arguments["jobs"]):
-        job, asked = PlanRun(**entry), arguments["asked"][number]
-        key = f"{digest(asked)} {job.plan}"
+        job, question = PlanRun(**entry), arguments["asked"][number]
+        key = f"{digest(question)} {job.plan}"
         if rank.finished(key):
             continue
         if not rank.go_on():
@@ -150,4 +158,4 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         steps = RowSteps(rank, job, arguments["rate"])
         for step in range(1 - job.warm_up, job.steps + 1):
             steps.step(step)
-        steps.record(key, question=asked)
+        steps.record(key, question=question)

@@ -34,7 +34,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 class Rank:
-    """What a task is given: its rank, how to report progress, where results go."""
+    """What a task gets: its rank, and ways to report progress and to keep results."""
 
     def __init__(
         self, heartbeat: Heartbeat, attempt: Path, rank: int, size: int, local: int
@@ -49,7 +49,7 @@ class Rank:
         self.asked_to_stop = False
 
     def enter(self, phase: str, operation: str = "", step: int | None = None) -> None:
-        """Report which phase and operation begins: what the message of a failure names."""
+        """Report which phase and operation begins, for the message of a failure."""
         self.heartbeat.enter(phase, operation, step)
 
     def say(self, text: str) -> None:
@@ -63,16 +63,16 @@ class Rank:
         import torch
         import torch.distributed as dist
 
-        seen = torch.tensor([value], dtype=torch.float64)
-        dist.all_reduce(seen, op=dist.ReduceOp.MAX, group=self.control)
-        return float(seen.item())
+        largest = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self.control)
+        return float(largest.item())
 
     def go_on(self) -> bool:
-        """False, on all ranks at the same sample, once any rank was asked to stop."""
+        """Whether to go on; False on all ranks at once after any was asked to stop."""
         return self.agree(float(self.asked_to_stop)) == 0
 
     def finished(self, key: str) -> bool:
-        """Has every rank finished this sample, now or in an earlier run?"""
+        """Whether every rank has finished this sample, now or in an earlier run."""
         return self.agree(float(key not in self.records.finished)) == 0
 
     def record(self, key: str, **values: Any) -> None:
@@ -83,25 +83,25 @@ class Rank:
     def ranks_per_host(self) -> int:
         return max(self.hosts.count(host) for host in self.hosts)
 
-    def _asked(self, *_: Any) -> None:
+    def _note_stop(self, *_: Any) -> None:
         self.asked_to_stop = True
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the parent process ends; at once where it has ended already."""
+    """Let the kernel kill this process when its parent ends; at once if it has ended."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def main() -> None:
-    """`python -m oracle.executor.rank`, as `launch` starts it."""
+    """Run the task of one rank; started by `launch` as `python -m oracle.executor.rank`."""
     die_with(int(os.environ["ORACLE_SUPERVISOR"]))
     attempt = Path(os.environ["ORACLE_ATTEMPT"])
     number, size = map(int, os.environ["ORACLE_WORLD"].split())
     heartbeat = Heartbeat(attempt, number, host_name(os.environ))
     rank = Rank(heartbeat, attempt, number, size, int(os.environ["ORACLE_LOCAL"]))
-    signal.signal(signal.SIGTERM, rank._asked)
+    signal.signal(signal.SIGTERM, rank._note_stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor gets it, and asks
     try:
         job = _job(attempt)
@@ -118,7 +118,7 @@ def main() -> None:
         heartbeat.state("stopped" if rank.asked_to_stop else "done")
     except BaseException as error:
         status, (kind, detail) = heartbeat.status, faults.of_exception(error)
-        fault = RankFault(number, status.host, kind, detail, status.where(), time.time())
+        fault = RankFault(number, status.host, kind, detail, status.activity(), time.time())
         faults.report(attempt, fault)
         traceback.print_exc()
         _exit(1)
@@ -141,7 +141,7 @@ def _job(attempt: Path) -> dict[str, Any]:
 
 
 def _join(rank: Rank, job: Mapping[str, Any]) -> None:
-    """torch.distributed among all ranks, by a store that needs no agreed port."""
+    """Join torch.distributed among all ranks, by a store that needs no agreed port."""
     rank.heartbeat.enter("start", "importing torch")
     import torch
     import torch.distributed as dist
@@ -182,9 +182,10 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Freed memory stays with this process, as a GPU's allocator keeps it, where glibc can.
+    """Keep freed memory with this process, as a GPU's allocator does, where glibc can.
 
-    Else each step asks the kernel anew for the pages of its activations: a tenth of its time.
+    Otherwise each step asks the kernel anew for the pages of its activations, which takes a tenth
+    of its time.
     """
     if adjust := getattr(ctypes.CDLL(None), "mallopt", None):
         adjust(_M_MMAP_MAX, 0)
@@ -192,7 +193,7 @@ def keep_freed_memory() -> None:
 
 
 def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:
-    """Rank 0 listens on a free port of its own choice and writes the address down."""
+    """Meet over TCP: rank 0 listens on a free port and writes the address down."""
     import socket
 
     import torch.distributed as dist
@@ -207,17 +208,17 @@ def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:
         return store
     while not address.is_file():
         time.sleep(0.05)
-    at = read_json(address)
-    return dist.TCPStore(at["host"], at["port"], rank.size, False, patience)
+    listening = read_json(address)
+    return dist.TCPStore(listening["host"], listening["port"], rank.size, False, patience)
 
 
 def rank_count_here() -> int:
-    """Ranks on this host as the launcher tells, 0 when it does not."""
+    """The number of ranks on this host by the launcher; 0 when it does not say."""
     from oracle.executor.world import LAUNCHERS
 
     names = (row[3] for row in LAUNCHERS.values() if row[3])
-    said = (os.environ.get(name, "") for name in names)
-    return next((int(text) for text in said if re.fullmatch("[0-9]{1,9}", text)), 0)
+    values = (os.environ.get(name, "") for name in names)
+    return next((int(text) for text in values if re.fullmatch("[0-9]{1,9}", text)), 0)
 
 
 if __name__ == "__main__":

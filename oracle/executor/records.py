@@ -26,7 +26,7 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.finished = {record["key"]: record for record in lines(path) if "key" in record}
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.ftruncate(self._file, sum(map(len, _whole(path))))
+        os.ftruncate(self._file, sum(map(len, _complete_lines(path))))
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(record, allow_nan=False, sort_keys=True) + "\n"
@@ -39,24 +39,24 @@ class Records:
 
 
 def lines(path: Path) -> Iterator[Record]:
-    """The whole records of a file; a torn last line is left out, and a few that are none."""
+    """The complete records of a file, without a torn last line and a few lines that are none."""
     if not path.is_file():
         return
     odd = 0
-    for line in _whole(path):
+    for line in _complete_lines(path):
         try:
-            found = strict_json.loads(line.decode())
+            record = strict_json.loads(line.decode())
         except ValueError:
-            found = None
-        if isinstance(found, dict):
-            yield found
+            record = None
+        if isinstance(record, dict):
+            yield record
             continue
         odd += 1
         if odd > ODD:
             raise refusal(str(path), f"more than {ODD} lines are no results", "delete the file")
 
 
-def _whole(path: Path) -> Iterator[bytes]:
+def _complete_lines(path: Path) -> Iterator[bytes]:
     return (line for line in read_lines(path, "file of results") if line.endswith(b"\n"))
 
 

@@ -1,9 +1,10 @@
-"""Messages of a plan without its work, in the order in which its operations send them."""
+"""The messages of a plan without its work, in the order in which its operations send them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from oracle.plan.plan import Plan
 class ReplayedMessage:
     """One message to send."""
 
-    what: str
+    label: str
     op: str
     axes: tuple[str, ...]
     nbytes: float
@@ -35,13 +36,13 @@ class ReplayedMessage:
 def messages_of(
     graph: OperationGraph, plan: Plan, stages: list[Interval], mesh: DeviceMesh, width: float
 ) -> list[ReplayedMessage]:
-    """The messages of this device's stage in a step: of each micro-batch, then of its end."""
+    """The messages of this device's stage in a step: those of micro-batches, then of the end."""
     shard = shard_of(graph.model, plan, width)
     segments = int(np.ravel(shard.segments)[0])
     if len(stages) > mesh.degree("pipeline"):
         raise NotSupported("the messages alone of a `pipeline` with interleave")
-    own = stages[mesh.at["pipeline"]]
-    operations = graph.of_units(*own)
+    units_here = stages[mesh.at["pipeline"]]
+    operations = graph.of_units(*units_here)
     rows = [op.row for op in operations]
     final = {op.row: op.index for op in graph.operations}
     forth: list[ReplayedMessage] = []
@@ -56,11 +57,11 @@ def messages_of(
                 continue
             message = in_its_group(message, plan)
             nbytes, calls = by_row(message, len(graph.model))
-            what = f"{axis.name}: {message.what}"
+            label = f"{axis.name}: {message.what}"
 
-            def sent(size: float, what: str = what, m: Message = message) -> ReplayedMessage:
+            def sent(size: float, label: str = label, m: Message = message) -> ReplayedMessage:
                 line = m.line and (round(_first(m.line[0])), round(_first(m.line[1])))
-                return ReplayedMessage(what, m.op, m.axes, size, line)
+                return ReplayedMessage(label, m.op, m.axes, size, line)
 
             if message.when in ("forward", "backward"):
                 sends = [sent(nbytes[op.row]) for op in operations
@@ -69,7 +70,8 @@ def messages_of(
                 (forth if message.when == "forward" else back).extend(sends)
             elif message.when.startswith("unit"):
                 units = [
-                    sum(nbytes[op.row] for op in graph.of_units(u, u + 1)) for u in range(*own)
+                    sum(nbytes[op.row] for op in graph.of_units(u, u + 1))
+                    for u in range(*units_here)
                 ]
                 sends = [sent(size) for size in units if size > 0 and calls.max() > 0]
                 (forth if message.when == "unit forward" else back).extend(sends)
@@ -77,12 +79,14 @@ def messages_of(
                 ends.append(sent(sum(nbytes[row] for row in rows)))
             elif message.when == "border" and len(stages) > 1:
                 p = len(stages)
-                found = crossings(graph.model, np.array([[0, *(stop for _, stop in stages)]]),
+                crossed = crossings(graph.model, np.array([[0, *(stop for _, stop in stages)]]),
                                   np.arange(p), p)  # fmt: skip
-                size = float(found.received_ahead(found.values(nbytes[None])).max())
+                size = float(crossed.received_ahead(crossed.values(nbytes[None])).max())
                 forth.append(sent(size))
                 back.append(sent(size))
-    return [one for one in (forth + back) * segments + ends if one.nbytes > 0]
+    return [
+        sent_message for sent_message in (forth + back) * segments + ends if sent_message.nbytes > 0
+    ]
 
 
 def _first(values: Any) -> float:
@@ -91,31 +95,32 @@ def _first(values: Any) -> float:
 
 def send_all(messages: Sequence[ReplayedMessage], wire: Wire, device: torch.device) -> None:
     """Send messages one after the other."""
-    for one in messages:
-        mesh = wire.mesh
-        group = mesh.line(one.axes[0], *one.line) if one.line else mesh.group(one.axes)
-        share = max(int(one.nbytes / 4 / group.size), 1)
-        if one.op == "allreduce":
-            wire.allreduce(torch.zeros(max(int(one.nbytes / 4), 1), device=device), one.axes,
-                           one.what)  # fmt: skip
-        elif one.op == "allgather":
-            wire.allgather(torch.zeros(share, device=device), one.axes, one.what)
-        elif one.op == "reduce_scatter":
-            wire.reduce_scatter(torch.zeros(group.size, share, device=device), one.axes, one.what)
-        elif one.op == "alltoall":
-            wire.alltoall(torch.zeros(group.size, share, device=device), one.axes, one.what)
-        elif one.op == "sendrecv" and one.axes == ("context",):  # a ring
-            buffer = torch.zeros(max(int(one.nbytes / 4), 1), device=device)
-            wire.rotate(buffer, torch.empty_like(buffer), one.axes, one.what)()
-        elif one.op in ("halo", "sendrecv"):
-            buffer = torch.zeros(max(int(one.nbytes / 4), 1), device=device)
+    mesh, zeros = wire.mesh, partial(torch.zeros, device=device)
+    for message in messages:
+        axes, label = message.axes, message.label
+        group = mesh.line(axes[0], *message.line) if message.line else mesh.group(axes)
+        count = max(int(message.nbytes / 4), 1)
+        share = max(int(message.nbytes / 4 / group.size), 1)
+        if message.op == "allreduce":
+            wire.allreduce(zeros(count), axes, label)
+        elif message.op == "allgather":
+            wire.allgather(zeros(share), axes, label)
+        elif message.op == "reduce_scatter":
+            wire.reduce_scatter(zeros(group.size, share), axes, label)
+        elif message.op == "alltoall":
+            wire.alltoall(zeros(group.size, share), axes, label)
+        elif message.op == "sendrecv" and axes == ("context",):  # a ring
+            buffer = zeros(count)
+            wire.rotate(buffer, torch.empty_like(buffer), axes, label)()
+        elif message.op in ("halo", "sendrecv"):
+            buffer = zeros(count)
             before, after = group.place - 1, group.place + 1
-            to = [after] if one.op == "sendrecv" else [before, after]
-            of = [before] if one.op == "sendrecv" else [before, after]
+            targets = [after] if message.op == "sendrecv" else [before, after]
+            sources = [before] if message.op == "sendrecv" else [before, after]
             inside = range(group.size)
-            given = {group.members[i]: buffer for i in to if i in inside}
-            made = {group.members[i]: torch.empty_like(buffer) for i in of if i in inside}
-            if given or made:
-                wire.swap(given, made, one.axes, one.what)
+            outgoing = {group.members[i]: buffer for i in targets if i in inside}
+            incoming = {group.members[i]: torch.empty_like(buffer) for i in sources if i in inside}
+            if outgoing or incoming:
+                wire.swap(outgoing, incoming, axes, label)
         else:
-            raise NotImplementedError(f"{one.op} is priced but not replayed")
+            raise NotImplementedError(f"{message.op} is priced but not replayed")

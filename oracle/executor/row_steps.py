@@ -1,4 +1,4 @@
-"""Steps of one plan whose rows are timed on this rank; what others would send is there already."""
+"""Steps of one plan whose rows are timed on this rank, without messages to other ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oracle.plan.plan import parse
 
 
 class RowSteps:
-    """Steps of one plan, row by row; a device sleeps where its messages take time at a `rate`."""
+    """Times steps of one plan row by row, sleeping for messages at a `rate`."""
 
     def __init__(self, rank: Rank, job: PlanRun, rate: float = 0.0) -> None:
         self.rank, self.job = rank, job
@@ -47,9 +47,9 @@ class RowSteps:
             self.x, self.target = inputs(layers, job.batch, job.seed, dtype)
 
     def step(self, number: int) -> None:
-        """A step that all ranks begin at once; up to number 0 they warm up."""
-        what = f"compute of {self.job.plan}"
-        self.rank.enter("measure" if number > 0 else "warm-up", what, max(number, 0))
+        """Run a step that all ranks begin at once; up to number 0 they warm up."""
+        label = f"compute of {self.job.plan}"
+        self.rank.enter("measure" if number > 0 else "warm-up", label, max(number, 0))
         dist.barrier(group=self.rank.control)
         if not self.takes_part:
             return
@@ -73,9 +73,9 @@ class RowSteps:
         self.updates.append(update)
 
     def record(self, key: str, **question: Any) -> None:
-        """Keep what was timed."""
-        held = sum(b.weights[b.own].numel() if b.here else b.shard.numel()
+        """Record what was timed."""
+        weights = sum(b.weights[b.shard_slice].numel() if b.has_weights else b.shard.numel()
                    for b in self.local.bundles)  # fmt: skip
         self.rank.record(key, rows=self.rows, times=self.times, stretches=self.stretches,
-                         optimizer=self.job.optimizer, weights=held, update=self.updates,
+                         optimizer=self.job.optimizer, weights=weights, update=self.updates,
                          environment=environment(self.rank), **question)  # fmt: skip

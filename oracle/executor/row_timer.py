@@ -15,10 +15,11 @@ Spent = list[float]  # forward, backward
 
 
 class RowTimer(Observer):
-    """Deals the time of a device's passes out to its rows; the clock stands still in messages.
+    """Divides the time of a device's passes among its rows; the clock stops in messages.
 
-    All of it: a row has what comes before it in a forward pass, and what comes after its gradient
-    has arrived, until the next one's has. What is run again in a backward pass counts as forward.
+    All time is divided: a row gets the time before its end in a forward pass, and in a backward
+    pass the time from the arrival of its gradient to that of the next. Recomputation counts as
+    forward.
     """
 
     def __init__(self, wire: MockWire) -> None:
@@ -40,7 +41,7 @@ class RowTimer(Observer):
         return time.perf_counter() - self.wire.slept
 
     def _spend(self, row: int, way: int) -> None:
-        """What passed until now is a row's."""
+        """Give the time that has passed since to a row."""
         if row >= 0:
             now = self._now()
             self.seconds.setdefault(row, [0.0, 0.0])[way] += now - self.began
@@ -82,7 +83,7 @@ class RowTimer(Observer):
         self.inside = False
 
     def end(self) -> None:
-        """The passes of a step are over."""
+        """Note that the passes of a step are over."""
         self.stretches.append(Stretch(self.began - self.since, ()))
 
     def rows(self) -> dict[int, tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""Run plans for real: warm-up, timed steps, seconds of each phase and each exchange."""
+"""Runs plans for real: warm-up, timed steps, seconds of each phase and each exchange."""
 
 from __future__ import annotations
 
@@ -45,46 +45,48 @@ def run(
 
     With `replay` only the messages are sent, in the order and at the sizes of the prediction.
     """
-    wanted = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
+    runs = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     parts = out.with_name(out.name + ".parts")
-    refuse(wanted)
+    refuse(runs)
     world = recognise(os.environ) if ranks is None else None
     size = ranks or (world.size if world else 1)
-    asked = [job.question(size, backend, replay) for job in wanted]
-    same(parts, asked)
-    enough(wanted, size)
-    refuse_checkpoints(wanted, asked, size, backend, parts, world is not None)
-    plain = [asdict(job) for job in wanted]
+    questions = [job.question(size, backend, replay) for job in runs]
+    same(parts, questions)
+    enough(runs, size)
+    refuse_checkpoints(runs, questions, size, backend, parts, world is not None)
+    plain = [asdict(job) for job in runs]
 
     def start(number: int, left: Sequence[Mapping[str, Any]]) -> Outcome:
         arguments = {"jobs": [{**job, "fail": list(left)} for job in plain], "replay": replay,
-                     "asked": asked, "again": number > 0}  # fmt: skip
+                     "asked": questions, "again": number > 0}  # fmt: skip
         return launch("oracle.executor.run:task", arguments, parts, ranks=ranks, timeout=timeout,
                       say=say, host=host, backend=backend)  # fmt: skip
 
-    outcome, again = started_again(start, wanted[0].fail, parts, say)
-    found = list(measured.join(parts, size, outcome.complete, again)) if outcome.leads else []
-    if outcome.leads and found:
-        measured.write(out, found)
-    return outcome, found
+    outcome, failures = started_again(start, runs[0].fail, parts, say)
+    measurements = (
+        list(measured.join(parts, size, outcome.complete, failures)) if outcome.leads else []
+    )
+    if outcome.leads and measurements:
+        measured.write(out, measurements)
+    return outcome, measurements
 
 
 def refuse(jobs: Sequence[PlanRun]) -> None:
-    """Raise for all plans at once what their engine does not support, before anything starts."""
-    found: dict[str, None] = {}
+    """Raise for all plans at once, before anything starts, for what their engines cannot run."""
+    reasons: dict[str, None] = {}
     for job in jobs:
         for why in refusals(job):
-            found[f"{job.plan}: {why}"] = None
-    if found:
-        raise NotSupported("; ".join(found))
+            reasons[f"{job.plan}: {why}"] = None
+    if reasons:
+        raise NotSupported("; ".join(reasons))
 
 
 def refusals(job: PlanRun) -> list[str]:
-    """All that the engine of a run cannot do of it."""
-    known = engines()
-    if job.engine not in known:
-        return [f"no engine is called {job.engine}; {', '.join(known)} are"]
-    return list(known[job.engine].refuses(job, model(job.model), parse(job.plan, job.batch)))
+    """The reasons why the engine of a run cannot run it."""
+    by_name = engines()
+    if job.engine not in by_name:
+        return [f"no engine is called {job.engine}; {', '.join(by_name)} are"]
+    return list(by_name[job.engine].refuses(job, model(job.model), parse(job.plan, job.batch)))
 
 
 def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
@@ -92,25 +94,29 @@ def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
     for job in jobs:
         devices = int(parse(job.plan, job.batch).devices[0, 0])
         if devices > ranks:
-            what = f"`{job.plan}` is for {devices} devices, and there are {ranks} ranks"
-            raise refusal("options", what, f"--local {devices}, or a launcher that starts as many")
+            problem = f"`{job.plan}` is for {devices} devices, and there are {ranks} ranks"
+            raise refusal(
+                "options", problem, f"--local {devices}, or a launcher that starts as many"
+            )
         if devices < ranks and not engines()[job.engine].spares:
-            what = f"`{job.plan}` is for {devices} devices, {job.engine} takes all {ranks} ranks"
-            raise refusal("options", what, f"--local {devices}, or a launcher that starts as many")
+            problem = f"`{job.plan}` is for {devices} devices, {job.engine} takes all {ranks} ranks"
+            raise refusal(
+                "options", problem, f"--local {devices}, or a launcher that starts as many"
+            )
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """Run all plans that are not finished; called on each rank."""
-    with made(rank, arguments["jobs"]):
+    with samples_made(rank, arguments["jobs"]):
         _all(rank, arguments)
 
 
 def _all(rank: Rank, arguments: Mapping[str, Any]) -> None:
     for number, entry in enumerate(arguments["jobs"]):
-        job, asked = PlanRun(**entry), arguments["asked"][number]
+        job, question = PlanRun(**entry), arguments["asked"][number]
         if not rank.go_on():
             return
-        name = f"{digest(asked)} {job.plan}"
+        name = f"{digest(question)} {job.plan}"
         last = "end" if job.checkpoint else "step"
         if (
             rank.finished(f"{name}/plan")
@@ -129,18 +135,18 @@ def _all(rank: Rank, arguments: Mapping[str, Any]) -> None:
         if job.checkpoint and isinstance(steps, TrainingSteps):
             from oracle.executor.checkpointing.training import trained
 
-            done = trained(rank, name, job, asked, steps, entered, arguments["again"])
+            done = trained(rank, name, job, question, steps, entered, arguments["again"])
         else:
-            done = _timed(rank, name, job, asked, steps)
+            done = _timed(rank, name, job, question, steps)
         steps.close()
         if not done:
             return
 
 
-def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps) -> bool:
-    """Warm up, then the timed steps that are not done yet; False when asked to stop."""
+def _timed(rank: Rank, name: str, job: PlanRun, question: Question, steps: Steps) -> bool:
+    """Warm up, then run the timed steps that are not done yet; False when asked to stop."""
     steps.begin()
-    opened(rank, name, job, asked, steps, job.steps)
+    opened(rank, name, job, question, steps, job.steps)
     if rank.device.type == "cpu" and not rank.finished(f"{name}/alive"):
         rank.enter("warm-up", "counting bytes alive")
         rank.record(f"{name}/alive", kinds=steps.alive())
@@ -150,46 +156,44 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps) -
             continue
         if not rank.go_on():
             return False
-        steps.wire.enter = lambda phase, what, step=step: rank.enter(phase, what, max(step, 0))  # type: ignore[misc]
-        said, ended = timed(rank, steps, step, ended)
+        steps.wire.enter = lambda phase, label, step=step: rank.enter(phase, label, max(step, 0))  # type: ignore[misc]
+        sample, ended = timed(rank, steps, step, ended)
         if step > 0:
-            rank.record(f"{name}/step {step}", **said)
-            rank.say(f"iteration {step}: {said['seconds']:.6g} s")
+            rank.record(f"{name}/step {step}", **sample)
+            rank.say(f"iteration {step}: {sample['seconds']:.6g} s")
     if job.trace:
         traced(rank, steps)
     return True
 
 
 @contextmanager
-def made(rank: Rank, jobs: Sequence[Mapping[str, Any]]) -> Iterator[None]:
-    """Data sets that are made for this run, and gone after it."""
+def samples_made(rank: Rank, jobs: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Make data sets for this run, and remove them after it."""
     from oracle.executor.loading import samples
     from oracle.executor.loading.samples import Made
 
-    wanted = {job["data"]["folder"]: job for job in jobs if (job["data"] or {}).get("made")}
+    jobs_by_folder = {job["data"]["folder"]: job for job in jobs if (job["data"] or {}).get("made")}
     try:
-        for folder, job in wanted.items():
+        for folder, job in jobs_by_folder.items():
             if rank.rank == 0:
                 rank.enter("start", "making samples")
                 shutil.rmtree(folder, ignore_errors=True)
-                what = Made(**job["data"]["made"])
-                samples.make(Path(folder), what, () if what.size else input_shape(job["model"]))
+                spec = Made(**job["data"]["made"])
+                samples.make(Path(folder), spec, () if spec.size else input_shape(job["model"]))
             rank.agree(0)
         yield
         rank.agree(0)
     finally:
-        for folder in wanted:
+        for folder in jobs_by_folder:
             if rank.rank == 0:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def input_shape(what: Any) -> tuple[int, ...]:
+def input_shape(source: Any) -> tuple[int, ...]:
     """Channels and extents of a model's sample."""
-    from oracle.executor.graph import graph
+    from oracle.executor.graph import graph, sample_shape
     from oracle.models.layers import Embedding
 
-    first = graph(what).operations[0]
-    given = first.shape.given
-    if isinstance(first.layer, Embedding):
-        return given.extents
-    return (*given.extents, given.channels) if given.tokens else (given.channels, *given.extents)
+    first = graph(source).operations[0]
+    shape = first.shape.given
+    return shape.extents if isinstance(first.layer, Embedding) else sample_shape(shape)

@@ -24,8 +24,8 @@ from oracle.plan.strategies.spatial import NTH
 class SpatialConvolution(ExchangeFunction):
     """A convolution on a part of the sample: borders of x forward, of dL/dy back.
 
-    dL/dx of the own part needs the dL/dy of all windows that see it; dL/dw needs only the own
-    outputs and their inputs.
+    dL/dx of this part needs the dL/dy of all windows over it; dL/dw needs only this part's outputs
+    and their inputs.
     """
 
     @staticmethod
@@ -38,8 +38,8 @@ class SpatialConvolution(ExchangeFunction):
         ctx.save_for_backward(x, weight, *map(torch.clone, frame.borders()))
         ctx.of = (grid, windows, list(dilation), groups, names, bias is not None)
         stride, padded = [w.stride for w in windows], [w.padded for w in windows]
-        return torch.convolution(frame.seen, weight, bias, stride, padded, list(dilation), False,
-                                 [0] * len(windows), groups)  # fmt: skip
+        return torch.convolution(frame.kernel_input, weight, bias, stride, padded, list(dilation),
+                                 False, [0] * len(windows), groups)  # fmt: skip
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -50,51 +50,61 @@ class SpatialConvolution(ExchangeFunction):
         gradient, frame = gradient.contiguous(), Frame(x, grid, _unpadded(grid, windows))
         frame.restore(borders)
         del x, borders
-        _, of_weight, of_bias = back(
-            gradient, frame.seen, weight, filters if biased else None, stride,
+        _, weight_gradient, bias_gradient = back(
+            gradient, frame.kernel_input, weight, filters if biased else None, stride,
             [w.padded for w in windows], dilation, False, zeros, groups, [False, True, biased],
         )  # fmt: skip
         if not ctx.needs_input_grad[0]:
-            return None, of_weight, of_bias, None, None, None, None, None
+            return None, weight_gradient, bias_gradient, None, None, None, None, None
         del frame
-        made = [window.inverse(k) for window, k in zip(windows, grid.at, strict=True)]
+        inverses = [window.inverse(k) for window, k in zip(windows, grid.place, strict=True)]
         wide = Frame(gradient, grid, [
-            Reach(window.outputs, [window.touched(k) for k in range(window.parts)], one.outputs)
-            for window, one in zip(windows, made, strict=True)
+            Reach(window.outputs, [window.touched(k) for k in range(window.parts)], inverse.outputs)
+            for window, inverse in zip(windows, inverses, strict=True)
         ])  # fmt: skip
         wide.fetch(names[1])
-        sizes = [high - low for _, (low, high), _ in made]
+        sizes = [high - low for _, (low, high), _ in inverses]
         shape = gradient.shape[0], weight.shape[1] * groups, *sizes
         like = gradient.new_zeros(1).expand(shape)  # all that is looked at of its input
-        of_x, _, _ = back(
-            wide.seen.contiguous(), like, weight, None, stride, [one.padding for one in made],
-            dilation, False, zeros, groups, [True, False, False],
+        x_gradient, _, _ = back(
+            wide.kernel_input.contiguous(), like, weight, None, stride,
+            [inverse.padding for inverse in inverses], dilation, False, zeros, groups,
+            [True, False, False],
         )  # fmt: skip
         for i, window in enumerate(windows):
-            of_x = cropped(of_x, i + 2, made[i].inputs, window.inputs[grid.at[i]])
-        return of_x, of_weight, of_bias, None, None, None, None, None
+            x_gradient = cropped(
+                x_gradient, i + 2, inverses[i].inputs, window.inputs[grid.place[i]]
+            )
+        return x_gradient, weight_gradient, bias_gradient, None, None, None, None, None
 
 
 def _unpadded(grid: SpatialGrid, windows: Sequence[Window]) -> list[Reach]:
-    """Those of an input whose outer padding a kernel adds where nobody cuts it."""
+    """The reaches of an input; where nobody cuts an extent the kernel pads it itself."""
     reaches = zip(windows, _reaches(grid, windows), strict=True)
-    return [reach._replace(seen=(0, w.given)) if w.whole else reach for w, reach in reaches]
+    return [
+        reach._replace(kernel_span=(0, w.input_length)) if w.uncut else reach
+        for w, reach in reaches
+    ]
 
 
 def _reaches(grid: SpatialGrid, windows: Sequence[Window]) -> list[Reach]:
     return [
-        Reach(window.inputs, [window.wanted(k) for k in range(window.parts)], window.looked_at(at))
-        for window, at in zip(windows, grid.at, strict=True)
+        Reach(
+            window.inputs,
+            [window.needed(k) for k in range(window.parts)],
+            window.kernel_inputs(place),
+        )
+        for window, place in zip(windows, grid.place, strict=True)
     ]
 
 
-def cropped(x: Tensor, dim: int, held: Interval, wanted: Interval) -> Tensor:
-    """Crop `held` to `wanted`; positions under no window have a gradient of zero."""
-    low, high = max(held[0], wanted[0]), min(held[1], wanted[1])
-    inner = x.narrow(dim, low - held[0], max(high - low, 0))
-    if (low, high) == wanted:
+def cropped(x: Tensor, dim: int, span: Interval, target: Interval) -> Tensor:
+    """Crop what spans `span` to `target`; positions under no window have a gradient of zero."""
+    low, high = max(span[0], target[0]), min(span[1], target[1])
+    inner = x.narrow(dim, low - span[0], max(high - low, 0))
+    if (low, high) == target:
         return inner
-    pads = [0, 0] * (x.dim() - dim - 1) + [low - wanted[0], wanted[1] - max(high, low)]
+    pads = [0, 0] * (x.dim() - dim - 1) + [low - target[0], target[1] - max(high, low)]
     return functional.pad(inner, pads)
 
 
@@ -109,20 +119,20 @@ class HaloExchange(ExchangeFunction):
         ctx.of = (grid, windows, names)
         frame = Frame(x, grid, _reaches(grid, windows), fill)
         frame.fetch(names[0])
-        return frame.seen
+        return frame.kernel_input
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         grid, windows, names = ctx.of
         inside = []
         for i, window in enumerate(windows):  # the gradient of padding is dropped
-            seen = [window.looked_at(k) for k in range(window.parts)]
-            inside.append([(max(low, 0), min(high, window.given)) for low, high in seen])
-            low, high = inside[i][grid.at[i]]
-            gradient = gradient.narrow(i + 2, low - seen[grid.at[i]][0], high - low)
+            spans = [window.kernel_inputs(k) for k in range(window.parts)]
+            inside.append([(max(low, 0), min(high, window.input_length)) for low, high in spans])
+            low, high = inside[i][grid.place[i]]
+            gradient = gradient.narrow(i + 2, low - spans[grid.place[i]][0], high - low)
         for i, window in reversed(list(enumerate(windows))):
             gradient = grid.wire.return_halo(
-                gradient, i + 2, grid.at[i], window.inputs, inside[i], grid.ranks[i],
+                gradient, i + 2, grid.place[i], window.inputs, inside[i], grid.ranks[i],
                 names[1] + NTH[i],
             )  # fmt: skip
         return gradient, None, None, None, None
@@ -137,40 +147,40 @@ class GatherSample(ExchangeFunction):
     ) -> Tensor:
         ctx.of = (grid, extents, comm)
         boxes = _boxes(grid, extents)
-        most = [max(box[i][1] - box[i][0] for box in boxes) for i in range(len(extents))]
-        padded = functional.pad(x, _pads(x, most)) if list(x.shape[2:]) != most else x
-        whole = comm.wire.allgather(padded.contiguous()[None], comm.axes, comm.what)[:, 0]
-        made = x.new_empty((*x.shape[:2], *extents))
-        for box, one in zip(boxes, whole, strict=True):
-            inner = one[(slice(None), slice(None), *(slice(0, b - a) for a, b in box))]
-            made[(slice(None), slice(None), *(slice(a, b) for a, b in box))] = inner
-        return made
+        largest = [max(box[i][1] - box[i][0] for box in boxes) for i in range(len(extents))]
+        padded = functional.pad(x, _pads(x, largest)) if list(x.shape[2:]) != largest else x
+        boxes_of_ranks = comm.wire.allgather(padded.contiguous()[None], comm.axes, comm.label)[:, 0]
+        sample = x.new_empty((*x.shape[:2], *extents))
+        for box, box_values in zip(boxes, boxes_of_ranks, strict=True):
+            inner = box_values[(slice(None), slice(None), *(slice(0, b - a) for a, b in box))]
+            sample[(slice(None), slice(None), *(slice(a, b) for a, b in box))] = inner
+        return sample
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         grid, extents, comm = ctx.of
         boxes = _boxes(grid, extents)
-        most = [max(box[i][1] - box[i][0] for box in boxes) for i in range(len(extents))]
-        stacked = gradient.new_zeros((len(boxes), *gradient.shape[:2], *most))
+        largest = [max(box[i][1] - box[i][0] for box in boxes) for i in range(len(extents))]
+        stacked = gradient.new_zeros((len(boxes), *gradient.shape[:2], *largest))
         for k, box in enumerate(boxes):
             inner = gradient[(slice(None), slice(None), *(slice(a, b) for a, b in box))]
             stacked[(k, slice(None), slice(None), *(slice(0, b - a) for a, b in box))] = inner
-        own = comm.wire.reduce_scatter(stacked, comm.axes, comm.back)
+        part = comm.wire.reduce_scatter(stacked, comm.axes, comm.back_label)
         box = boxes[comm.place]
-        own = own[(slice(None), slice(None), *(slice(0, b - a) for a, b in box))]
-        return own.contiguous(), None, None, None
+        part = part[(slice(None), slice(None), *(slice(0, b - a) for a, b in box))]
+        return part.contiguous(), None, None, None
 
 
 def _boxes(grid: SpatialGrid, extents: Sequence[int]) -> list[list[Interval]]:
-    """The part of each device of the grid, by rank."""
-    found: list[list[Interval]] = [[]]
+    """The part of a sample on each device of the grid, by rank."""
+    boxes: list[list[Interval]] = [[]]
     for n, q in zip(extents, grid.parts, strict=True):
-        found = [[*box, interval] for box in found for interval in deal(n, q)]
-    return found
+        boxes = [[*box, interval] for box in boxes for interval in deal(n, q)]
+    return boxes
 
 
-def _pads(x: Tensor, wanted: Sequence[int]) -> list[int]:
+def _pads(x: Tensor, extents: Sequence[int]) -> list[int]:
     pads: list[int] = []
-    for have, want in zip(x.shape[2:], wanted, strict=True):
-        pads = [0, want - have, *pads]
+    for extent, target in zip(x.shape[2:], extents, strict=True):
+        pads = [0, target - extent, *pads]
     return pads

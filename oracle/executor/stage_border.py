@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from oracle.executor.border_order import Crossing, crossings
+from oracle.executor.graph import sample_shape
 from oracle.executor.local_model import LocalModel
 from oracle.executor.parts import deal
 from oracle.executor.wire import Wire
@@ -19,8 +20,8 @@ from oracle.executor.wire import Wire
 class StageBorder:
     """One end of a crossing: the rank on the other side, and the shape of what crosses.
 
-    Tensor-parallel ranks hold the same output: each sends its share, and it is gathered again
-    on the other side [narayanan2021, §4.1], unless the plan says `borders=whole`.
+    Tensor-parallel ranks hold the same output: each sends its share, and the other side gathers
+    the shares [narayanan2021, §4.1], unless the plan says `borders=whole`.
     """
 
     operation: int  # that makes it
@@ -36,17 +37,27 @@ class StageBorder:
 
     @classmethod
     def ends(cls, local: LocalModel, chunk: int) -> tuple[list[StageBorder], list[StageBorder]]:
-        """What comes into a chunk of this rank, and what goes out of it."""
-        at = chunk * local.mesh.degree("pipeline") + local.stage
-        every = list(enumerate(crossings(local.graph, local.stages)))
-        into = [cls._of(local, one, k, one.source) for k, one in every if one.target == at]
-        out = [cls._of(local, one, k, one.target) for k, one in every if one.source == at]
+        """The crossings that come into a chunk of this rank, and those that go out of it."""
+        chunk_in_model = chunk * local.mesh.degree("pipeline") + local.stage
+        numbered = list(enumerate(crossings(local.graph, local.stages)))
+        into = [
+            cls._from_crossing(local, crossing, k, crossing.source)
+            for k, crossing in numbered
+            if crossing.target == chunk_in_model
+        ]
+        out = [
+            cls._from_crossing(local, crossing, k, crossing.target)
+            for k, crossing in numbered
+            if crossing.source == chunk_in_model
+        ]
         return into, out
 
     @classmethod
-    def _of(cls, local: LocalModel, one: Crossing, number: int, other: int) -> StageBorder:
+    def _from_crossing(
+        cls, local: LocalModel, crossing: Crossing, number: int, far_chunk: int
+    ) -> StageBorder:
         mesh, p = local.mesh, local.mesh.degree("pipeline")
-        op = local.graph.operations[one.operation]
+        op = local.graph.operations[crossing.operation]
         extents = list(op.shape.made.extents)
         if local.spaced(op.index):
             extents = [stop - start for start, stop in local.box(extents)]
@@ -55,34 +66,34 @@ class StageBorder:
             if local.cuts.sequence:
                 start, stop = deal(stop - start, mesh.degree("tensor"))[mesh.at["tensor"]]
             extents = [stop - start]
-        channels = op.shape.made.channels
-        shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)
-        chunk, stage = divmod(other, p)
+        shape = sample_shape(op.shape.made, extents)
+        chunk, stage = divmod(far_chunk, p)
         rank = None if stage == local.stage else mesh.rank_at({**mesh.at, "pipeline": stage})
-        whole = local.cuts.sequence or local.plan.axis("pipeline").word("borders") == "whole"
-        alike = 1 if whole else mesh.degree("tensor")
+        sends_all = local.cuts.sequence or local.plan.axis("pipeline").word("borders") == "whole"
+        alike = 1 if sends_all else mesh.degree("tensor")
         if math.prod(shape) % alike:
             alike = 1
         place = mesh.at["tensor"] if alike > 1 else 0
-        return cls(op.index, rank, chunk, one.target - one.source > 1, number, tuple(shape),
-                   local.dtype, local.device, alike, place)  # fmt: skip
+        far = crossing.target - crossing.source > 1
+        return cls(op.index, rank, chunk, far, number, shape, local.dtype, local.device,
+                   alike, place)  # fmt: skip
 
-    def send(self, wire: Wire, whole: Tensor) -> Callable[[], None]:
+    def send(self, wire: Wire, tensor: Tensor) -> Callable[[], None]:
         assert self.rank is not None
-        share = whole.reshape(self.alike, -1)[self.place]
+        share = tensor.reshape(self.alike, -1)[self.place]
         return wire.send(share, self.rank, "pipeline: stage borders")
 
     def expect(self, wire: Wire, batch: int) -> Callable[[], Tensor]:
-        """Make ready to receive; call what is returned to wait for it."""
+        """Get ready to receive; call what is returned to wait for it."""
         assert self.rank is not None
         count = batch * math.prod(self.shape) // self.alike
         share = torch.empty(count, dtype=self.dtype, device=self.device)
         wait = wire.expect(share, self.rank, "pipeline: stage borders")
 
         def received() -> Tensor:
-            whole = wait()
+            arrived = wait()
             if self.alike > 1:
-                whole = wire.allgather(whole, ("tensor",), "tensor: borders gathered")
-            return whole.view(batch, *self.shape)
+                arrived = wire.allgather(arrived, ("tensor",), "tensor: borders gathered")
+            return arrived.view(batch, *self.shape)
 
         return received

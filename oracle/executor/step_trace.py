@@ -23,38 +23,40 @@ def file_of(parts: Path, rank: int) -> Path:
 
 
 def traced(rank: Rank, steps: Steps) -> None:
-    """Run one more step, and keep what the profiler saw of it; seconds are of rank 0's clock."""
+    """Run one more step and keep the profiler's events, in seconds of rank 0's clock."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
     on_device = [ProfilerActivity.CUDA] if rank.device.type == "cuda" else []
     path = file_of(rank.attempt.parent, rank.rank)
-    with profile(activities=[ProfilerActivity.CPU, *on_device]) as seen:
+    with profile(activities=[ProfilerActivity.CPU, *on_device]) as profiler:
         with record_function("first"):  # takes longer than any after it
             pass
         before = time.perf_counter()
         with record_function(STEP):
-            said, ended = timed(rank, steps, steps.job.steps + 1, before)
-    seen.export_chrome_trace(str(path))
-    every = [one for one in read_json(path, "trace", LOG)["traceEvents"] if one.get("ph") == "X"]
-    mark = next(one["ts"] for one in every if one["name"] == STEP)
-    events = [{"name": one["name"], "cat": one.get("cat", ""), "track": str(one["tid"]),
-               "began": before - steps.ahead + (one["ts"] - mark) * 1e-6,
-               "seconds": one["dur"] * 1e-6} for one in every]  # fmt: skip
-    kept = {"host": rank.hosts[rank.rank], "began": ended - said["seconds"] - steps.ahead,
-            "seconds": said["seconds"], "calls": said["calls"], "events": events}  # fmt: skip
-    write_whole(path, json.dumps(kept))
+            sample, ended = timed(rank, steps, steps.job.steps + 1, before)
+    profiler.export_chrome_trace(str(path))
+    complete_events = [
+        event for event in read_json(path, "trace", LOG)["traceEvents"] if event.get("ph") == "X"
+    ]
+    mark = next(event["ts"] for event in complete_events if event["name"] == STEP)
+    events = [{"name": event["name"], "cat": event.get("cat", ""), "track": str(event["tid"]),
+               "began": before - steps.ahead + (event["ts"] - mark) * 1e-6,
+               "seconds": event["dur"] * 1e-6} for event in complete_events]  # fmt: skip
+    document = {"host": rank.hosts[rank.rank], "began": ended - sample["seconds"] - steps.ahead,
+            "seconds": sample["seconds"], "calls": sample["calls"], "events": events}  # fmt: skip
+    write_whole(path, json.dumps(document))
 
 
 def seen_by(parts: Path, ranks: int) -> list[dict[str, Any]]:
-    """What every rank saw: events from when the first began, and its messages with their waits."""
-    found = [read_json(file_of(parts, rank), "trace", LOG) for rank in range(ranks)]
-    first = min(one["began"] for one in found)
-    late = lateness([one["calls"] for one in found])
-    for one, waits in zip(found, late, strict=True):
-        for event in one["events"]:
+    """The traces of all ranks, from when the first began, with their messages and waits."""
+    traces = [read_json(file_of(parts, rank), "trace", LOG) for rank in range(ranks)]
+    first = min(trace["began"] for trace in traces)
+    late = lateness([trace["calls"] for trace in traces])
+    for trace, waits in zip(traces, late, strict=True):
+        for event in trace["events"]:
             event["began"] -= first
-        one["messages"] = [
-            {"what": what, "began": began - first, "waiting": waiting, "seconds": ended - began}
-            for (what, _, _, began, ended), waiting in zip(one["calls"], waits, strict=True)
+        trace["messages"] = [
+            {"what": label, "began": began - first, "waiting": waiting, "seconds": ended - began}
+            for (label, _, _, began, ended), waiting in zip(trace["calls"], waits, strict=True)
         ]
-    return found
+    return traces

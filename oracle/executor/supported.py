@@ -1,4 +1,4 @@
-"""What the executor supports; the rest is refused before a rank starts, all of it at once."""
+"""What the executor supports; a plan is refused with all reasons before a rank starts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from oracle.executor.away import Away
+from oracle.executor.schedule import micro_batches
 from oracle.models.model import Model
 from oracle.models.shard import serial
 from oracle.plan.plan import Plan
@@ -20,7 +21,7 @@ LAYER_KINDS = (
 
 
 class NotSupported(NotImplementedError):
-    """A layer or combination that is predicted, and that this executor does not run."""
+    """A layer or a combination that is priced, and that this executor does not run."""
 
 
 def unsupported(model: Model, plan: Plan) -> list[str]:
@@ -29,7 +30,7 @@ def unsupported(model: Model, plan: Plan) -> list[str]:
 
 
 def _splits(plan: Plan, *names: str) -> bool:
-    """Has any of these strategies more than one device?"""
+    """Whether any of these strategies has more than one device."""
     return any(float(plan.axis(name).degree[0, 0]) > 1 for name in names)
 
 
@@ -56,11 +57,11 @@ def _of_plan(plan: Plan) -> Iterator[str]:
 
 
 def _of_what_is_away(plan: Plan) -> Iterator[str]:
-    away, data = Away.of(plan), plan.axis("data")
+    away, data = Away.from_plan(plan), plan.axis("data")
     mode = plan.axis("recompute").word("mode")
-    several = plan.axis("pipeline").segments[0, 0] * data.accumulate[0, 0] > 1
+    several = micro_batches(plan) > 1
     parted = data.zero[0, 0] >= 2 or _splits(plan, "sharded")
-    if away.there and several and parted and _splits(plan, "spatial"):
+    if away.host_update and several and parted and _splits(plan, "spatial"):
         yield "several micro-batches of cut samples are updated on the host with zero=0 or 1 alone"
     if away.activations and mode not in ("none", "best"):
         yield f"recompute:{mode} is not run with activations beside the device"
@@ -83,7 +84,7 @@ def _of_model(model: Model) -> Iterator[str]:
 
 
 def priced_only(model: Model) -> Iterator[str]:
-    """What of a model no engine runs, PyTorch's own among them."""
+    """Reasons why no engine runs a model, PyTorch's own among them."""
     if not model.training.full:
         yield f"`train: {model.training.text}` is priced but not run"
     if any(row.kind == "attention" and row.takes for row in model.rows):
@@ -100,8 +101,8 @@ def priced_only(model: Model) -> Iterator[str]:
         yield "words beside samples of another kind are priced but not run"
     if any(row.tied and row.role != "vocab" for row in model.rows):
         yield "layers that share their weights are priced but not run"
-    own = [row for row in model.rows if row.work == "attention" and row.kind != "cross"]
-    if any(row.keys != row.made.extents[0] for row in own):
+    attention = [row for row in model.rows if row.work == "attention" and row.kind != "cross"]
+    if any(row.keys != row.made.extents[0] for row in attention):
         yield "attention over a window is priced but not run"
 
 
@@ -122,19 +123,19 @@ def _of_mixtures(model: Model, plan: Plan) -> Iterator[str]:
 
 
 def _of_turned_heads(model: Model, plan: Plan) -> Iterator[str]:
-    """All-to-all turns equal parts of tokens into whole heads."""
+    """Reasons by all-to-all attention, which turns equal parts of tokens into whole heads."""
     context = plan.axis("context")
     if context.uneven(model, plan.axis("tensor").degree).any():
         tokens = next(row.made.extents[0] for row in model.rows if row.work == "attention")
         heads = min(row.kv_heads for row in model.rows if row.work == "attention")
-        what = (
+        counts = (
             f"{heads // plan.axis('tensor').degree[0, 0]:g} key-value heads and {tokens:g} tokens"
         )
-        yield f"kind=alltoall deals both evenly, not {what} over {context.degree[0, 0]:g} devices"
+        yield f"kind=alltoall deals both evenly, not {counts} over {context.degree[0, 0]:g} devices"
 
 
 def _of_lone_values(model: Model, plan: Plan) -> Iterator[str]:
-    """A norm whose statistics would be those of one value: PyTorch makes none."""
+    """Reasons by a norm whose statistics would be over one value: PyTorch makes none."""
     spatial, shard = plan.axis("spatial"), serial(model, plan.batch, 4.0)
     cut = np.broadcast_to(spatial.cut(shard), (1, len(model)))[0] & _splits(plan, "spatial")
     grid = [int(np.ravel(q)[0]) for q in spatial.parts(shard)]
@@ -142,24 +143,24 @@ def _of_lone_values(model: Model, plan: Plan) -> Iterator[str]:
         if row.spans in ("batch", "instance"):
             parts = grid if parted else [1] * len(grid)
             values = math.prod(n // q for n, q in zip(row.made.extents, parts, strict=False))
-            values *= _samples(plan) if row.spans == "batch" else 1
+            values *= _samples(plan) // micro_batches(plan) if row.spans == "batch" else 1
             if values <= 1:
                 yield f"{row.name} takes its statistics over one value of each channel on a device"
                 return
 
 
 def _samples(plan: Plan) -> int:
-    """Samples of a micro-batch on the device that has least."""
+    """Samples of a step on the device that has fewest."""
     samples = int(plan.batch[0, 0])
     for name in ("data", "sharded"):
         samples //= int(plan.axis(name).degree[0, 0])
-    return samples // int(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
+    return samples
 
 
 def _scored_whole(model: Model, row: int) -> bool:
     """Whether a row is the loss of many tokens, whose scores tensor ranks do not cut."""
-    one, made = model.rows[row], model.rows[model.feeds[row][0]]
-    return one.kind == "loss" and math.prod(one.given.extents) > 1 and made.role != "vocab"
+    loss, scores = model.rows[row], model.rows[model.feeds[row][0]]
+    return loss.kind == "loss" and math.prod(loss.given.extents) > 1 and scores.role != "vocab"
 
 
 def _of_both(model: Model, plan: Plan) -> Iterator[str]:
@@ -188,13 +189,10 @@ def _of_both(model: Model, plan: Plan) -> Iterator[str]:
         yield "sequence=on is run where scores of words are cut: `role: vocab`"
     if any(row.tied for row in model.rows):
         by_unit = plan.axis("data").zero[0, 0] >= 3 and _splits(plan, "data")
-        if by_unit or _splits(plan, "sharded") or Away.of(plan).optimizer:
+        if by_unit or _splits(plan, "sharded") or Away.from_plan(plan).optimizer:
             yield "a table in two uses is not run where weights are exchanged unit by unit"
         if _splits(plan, "pipeline") and plan.axis("data").zero[0, 0] == 2:
             yield "a table that two stages hold is not run with zero=2"
-    samples = float(plan.batch[0, 0])
-    for name in ("data", "sharded"):
-        samples //= float(plan.axis(name).degree[0, 0])
-    pieces = int(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
+    samples, pieces = _samples(plan), micro_batches(plan)
     if samples < pieces:
-        yield f"{samples:g} samples on a device cannot be cut into {pieces} segments"
+        yield f"{samples} samples on a device cannot be cut into {pieces} segments"

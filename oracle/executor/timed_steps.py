@@ -1,4 +1,4 @@
-"""Steps of one plan on one rank, of training or of its messages alone, and what one takes."""
+"""Steps of one plan on one rank, of training or of its messages alone, and their times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor.clock import GPUS, timer_of
 from oracle.executor.plan_run import DTYPES, PlanRun
-from oracle.executor.question import AGAIN, Question, differences
+from oracle.executor.question import AGAIN, PACKAGE, Question, differences, installed
 from oracle.plan.plan import parse
 from oracle.spec.document import refusal
 from oracle.spec.files import read_text
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from oracle.executor.wire import Traffic
 
 
-def opened(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps, count: int) -> None:
-    """Say once what the results are of, and how many steps they are to have."""
+def opened(
+    rank: Rank, name: str, job: PlanRun, question: Question, steps: Steps, count: int
+) -> None:
+    """Record once which question the results answer, and how many steps they are to have."""
     if rank.finished(f"{name}/plan"):
         same_machine(rank, rank.records.finished[f"{name}/plan"]["environment"])
         return
@@ -37,15 +39,15 @@ def opened(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps, c
         host=rank.hosts[rank.rank],
         takes_part=steps.wire.mesh.taking_part,
         stages=[list(stage) for stage in steps.stages],
-        options={"precision": job.precision, "optimizer": job.optimizer, **job.told},
+        options={"precision": job.precision, "optimizer": job.optimizer, **job.engine_options},
         **({"reading": steps.reading} if steps.reading else {}),
         environment=environment(rank),
-        question=asked,
+        question=question,
     )
 
 
 def timed(rank: Rank, steps: Steps, step: int, before: float) -> tuple[dict[str, Any], float]:
-    """One step, begun by all ranks at once: what it took, and when it ended."""
+    """Run one step that all ranks begin at once: what it took, and when it ended."""
     import torch.distributed as dist
 
     wire, takes_part = steps.wire, steps.wire.mesh.taking_part
@@ -59,15 +61,15 @@ def timed(rank: Rank, steps: Steps, step: int, before: float) -> tuple[dict[str,
     waits = steps.step() if takes_part else {}
     last = timer.now()
     timer.settle()
-    began, ended, spent = timer.at(first), timer.at(last), wire.seconds()
+    began, ended, spent = timer.seconds_at(first), timer.seconds_at(last), wire.seconds()
     read = {"read": steps.read | {"between": began - before}} if steps.read else {}
-    said = {what: _as_json(sent, spent.get(what, 0.0)) for what, sent in wire.traffic.items()}
-    found = {"seconds": ended - began if takes_part else 0.0,
-             "phases": {**timer.seconds(), **waits} if takes_part else {}, "said": said,
-             "calls": [[one.what, one.members, *(at - steps.ahead for at in one[2:])]
-                       for one in wire.collectives()],
+    traffic = {label: _as_json(sent, spent.get(label, 0.0)) for label, sent in wire.traffic.items()}
+    sample = {"seconds": ended - began if takes_part else 0.0,
+             "phases": {**timer.seconds(), **waits} if takes_part else {}, "said": traffic,
+             "calls": [[call.label, call.members, *(moment - steps.ahead for moment in call[2:])]
+                       for call in wire.collectives()],
              "memory": peak(rank), **read}  # fmt: skip
-    return found, ended
+    return sample, ended
 
 
 def _as_json(sent: Traffic, seconds: float) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def _as_json(sent: Traffic, seconds: float) -> dict[str, Any]:
 
 
 class Steps:
-    """Steps of one plan: of training, or of its messages alone."""
+    """Runs steps of one plan: of training, or of its messages alone."""
 
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         from oracle.executor.graph import graph
@@ -95,22 +97,22 @@ class Steps:
         self.ahead = 0.0  # seconds that this rank's clock is ahead of rank 0's
 
     def begin(self, batches: int = 0) -> None:
-        """Get ready for the first step, after so many batches that others had."""
+        """Get ready for the first step, after so many batches of an earlier run."""
 
     def step(self) -> dict[str, float]:
-        """Run a step; seconds of what the host has waited for in it, by phase."""
+        """Run a step; the seconds that the host waited in it, by phase."""
         raise NotImplementedError
 
     def alive(self) -> dict[str, float]:
-        """A step with its bytes of tensors counted: those by kind when they are most."""
+        """Bytes of tensors alive, by kind, when they are most in a step."""
         return {}
 
     def close(self) -> None:
-        """End what goes on beside steps."""
+        """End what runs beside the steps."""
 
 
 class TrainingSteps(Steps):
-    """Steps that train, on samples that may be read."""
+    """Runs steps that train, on samples that may be read."""
 
     x: Tensor  # of the whole batch, where samples are read
     state: TrainingState | None = None  # what a checkpoint keeps of it
@@ -130,13 +132,13 @@ class TrainingSteps(Steps):
 
         data, seed = Data(**self.job.data), self.job.seed
         self.reader = SampleReader(self.rank, data, self.share(), self.x, seed, batches)
-        found = self.reader.found
-        self.reading = data.said | {
-            "samples": len(found), "bytes": found.nbytes, "files": found.files,
+        files = self.reader.found
+        self.reading = data.question_fields | {
+            "samples": len(files), "bytes": files.nbytes, "files": files.files,
             "readers": len(self.reader.readers), "staging": self.reader.staging}  # fmt: skip
 
     def waited(self) -> float:
-        """Read the samples of the next step, where they are read; seconds until they are here."""
+        """Read the samples of the next step, if any are read; the seconds until they are here."""
         if not self.reader:
             return 0.0
         self.rank.enter("reading", self.job.plan)
@@ -149,7 +151,7 @@ class TrainingSteps(Steps):
 
 
 class NativeSteps(TrainingSteps):
-    """Training steps by the executor itself."""
+    """Runs training steps by the executor itself."""
 
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
@@ -172,14 +174,14 @@ class NativeSteps(TrainingSteps):
         if rank.device.type in GPUS:  # whence copies wait for nothing
             self.x, self.target = self.x.pin_memory(), self.target.pin_memory()
         self.local = local
-        here = self.wire.mesh.taking_part
-        self.trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-4)) if here else None
+        takes_part = self.wire.mesh.taking_part
+        self.trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-4)) if takes_part else None
         self.state = NativeState(self.trainer) if self.trainer else None
 
     def share(self) -> Share:
         from oracle.executor.loading.reader import Share
 
-        return Share.of(self.local)
+        return Share.of_local_model(self.local)
 
     def step(self) -> dict[str, float]:
         waited = self.waited()
@@ -190,8 +192,8 @@ class NativeSteps(TrainingSteps):
     def alive(self) -> dict[str, float]:
         from oracle.executor.memory_count import counted
 
-        found = counted(self.trainer, self.x, self.target).peak if self.trainer else {}
-        return {kind: float(nbytes) for kind, nbytes in found.items()}
+        peak_bytes = counted(self.trainer, self.x, self.target).peak if self.trainer else {}
+        return {kind: float(nbytes) for kind, nbytes in peak_bytes.items()}
 
     def close(self) -> None:
         self.local.link.close()
@@ -199,7 +201,7 @@ class NativeSteps(TrainingSteps):
 
 
 class ReplayedSteps(Steps):
-    """Steps of a plan's messages alone."""
+    """Runs steps of a plan's messages alone."""
 
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
@@ -224,10 +226,10 @@ def environment(rank: Rank) -> dict[str, Any]:
     """Versions and hardware, without paths and variables."""
     import torch
 
-    from oracle.executor.collectives import facts, oracle_version
+    from oracle.executor.collectives import facts
 
     return facts(rank) | {
-        "oracle": oracle_version(),
+        "oracle": installed(PACKAGE),
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
     }
@@ -236,10 +238,15 @@ def environment(rank: Rank) -> dict[str, Any]:
 def same_machine(rank: Rank, before: Mapping[str, Any]) -> None:
     """Refuse to mix the steps of two machines, or of two versions."""
     now = environment(rank)
-    kept = ("ranks", "nodes", "backend", "device", "torch", "oracle")
-    if changed := differences(*({name: one.get(name) for name in kept} for one in (before, now))):
-        what = f"the results left here are of another machine: {'; '.join(changed)}"
-        raise refusal(str(rank.attempt.parent), what, AGAIN)
+    compared = ("ranks", "nodes", "backend", "device", "torch", "oracle")
+    if changed := differences(
+        *(
+            {name: environment_facts.get(name) for name in compared}
+            for environment_facts in (before, now)
+        )
+    ):
+        problem = f"the results left here are of another machine: {'; '.join(changed)}"
+        raise refusal(str(rank.attempt.parent), problem, AGAIN)
 
 
 def forget_peak() -> None:

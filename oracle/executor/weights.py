@@ -1,4 +1,4 @@
-"""Weights held by one device: parts of full tensors, in flat buffers."""
+"""The weights that one device holds: parts of full tensors, in flat buffers."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ class HeldWeight:
     op: Operation
     name: str
     full: tuple[int, ...]
-    kept: list[list[Interval]]  # by axis
-    at: int = 0  # where it begins in its bundle
+    intervals: list[list[Interval]]  # by axis
+    offset: int = 0  # where it begins in its bundle
     value: Tensor = field(default_factory=lambda: torch.empty(0))
     gradient: Tensor = field(default_factory=lambda: torch.empty(0))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(sum(stop - start for start, stop in axis) for axis in self.kept)
+        return tuple(sum(stop - start for start, stop in axis) for axis in self.intervals)
 
-    def cut(self, whole: Tensor) -> Tensor:
-        """The same part of a tensor of full size."""
-        for dim, intervals in enumerate(self.kept):
+    def cut(self, tensor: Tensor) -> Tensor:
+        """The part of a tensor of full size that this device holds."""
+        for dim, intervals in enumerate(self.intervals):
             if intervals != [(0, self.full[dim])]:
-                whole = torch.cat([whole.narrow(dim, a, b - a) for a, b in intervals], dim)
-        return whole
+                tensor = torch.cat([tensor.narrow(dim, a, b - a) for a, b in intervals], dim)
+        return tensor
 
 
 class Bundle:
     """Weights that are exchanged together: flat buffers of weights, gradients, optimizer state.
 
-    Of those along `replicas` that hold the same weights, those along `shards` share their state.
-    Beside weights of 16 bits are masters of 32, of the own part, and gradients are added up in 32
-    bits [micikevicius2018, §3.1].
+    Ranks along `replicas` hold the same weights, and those along `shards` share their state.
+    Weights of 16 bits have masters of 32 bits, of this device's part, and gradients are added up
+    in 32 bits [micikevicius2018, §3.1].
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Bundle:
         self.replicas, self.shards, self.prefix = replicas, shards, prefix
         parts = self.parts
         end = 0
-        for held in self.held_weights:
-            held.at, end = end, end + math.prod(held.shape)
+        for weight in self.held_weights:
+            weight.offset, end = end, end + math.prod(weight.shape)
         self.size = -(-end // parts) * parts
         self.wide = wide_of(like.dtype)
         self.weights = like.new_zeros(self.size)
@@ -67,41 +67,48 @@ class Bundle:
         self.masters = like.new_zeros(self.size // parts if self.mixed else 0, dtype=self.wide)
         self.slots: list[Tensor] = []
         self.steps = 0
-        for held in self.held_weights:
-            begin, count = held.at, math.prod(held.shape)
+        for weight in self.held_weights:
+            begin, count = weight.offset, math.prod(weight.shape)
             # .data: an alias with a version of its own, so that a gather may write under it
-            alias = self.weights.data[begin : begin + count].view(held.shape)
-            held.value = alias.requires_grad_()
-            held.gradient = self.gradients.data[begin : begin + count].view(held.shape)
+            alias = self.weights.data[begin : begin + count].view(weight.shape)
+            weight.value = alias.requires_grad_()
+            weight.gradient = self.gradients.data[begin : begin + count].view(weight.shape)
             if self.mixed:
-                held.value.register_post_accumulate_grad_hook(_widened(held))
+                weight.value.register_post_accumulate_grad_hook(_widened(weight))
             else:
-                held.value.grad = held.gradient
+                weight.value.grad = weight.gradient
         self.shard = self.weights[:0]  # what is kept while the buffer is freed
-        self.summed = self.gradients[self.own]  # the own part, of all replicas and micro-batches
+        self.summed = self.gradients[
+            self.shard_slice
+        ]  # the own part, of all replicas and micro-batches
 
     @property
     def mixed(self) -> bool:
-        """Are weights narrower than what is added to them?"""
+        """Whether weights are narrower than what is added to them."""
         return bool(self.weights.dtype != self.wide)
 
-    def fill(self, held: HeldWeight, value: Tensor) -> None:
-        """Set a weight, and its part of the masters that are here."""
-        first, flat = self.own.start, value.flatten()
-        begin, end = max(held.at, first), min(held.at + len(flat), self.own.stop)
+    def fill(self, weight: HeldWeight, value: Tensor) -> None:
+        """Set a weight, and this device's part of its masters."""
+        first, flat = self.shard_slice.start, value.flatten()
+        begin, end = (
+            max(weight.offset, first),
+            min(weight.offset + len(flat), self.shard_slice.stop),
+        )
         with torch.no_grad():
-            held.value.copy_(value)
+            weight.value.copy_(value)
             if self.mixed and begin < end:
-                self.masters[begin - first : end - first] = flat[begin - held.at : end - held.at]
+                self.masters[begin - first : end - first] = flat[
+                    begin - weight.offset : end - weight.offset
+                ]
 
     def updated(self) -> Tensor:
-        """What an optimizer changes of this device's: its masters, or its part of the weights."""
+        """What an optimizer updates on this device: its masters, or its part of the weights."""
         return self.masters if self.mixed else self.owned
 
     @property
     def owned(self) -> Tensor:
-        """The own part of the weights."""
-        return (self.weights[self.own] if self.here else self.shard).detach()
+        """The part of the weights that this device updates."""
+        return (self.weights[self.shard_slice] if self.has_weights else self.shard).detach()
 
     @property
     def rest(self) -> Axes:
@@ -109,15 +116,15 @@ class Bundle:
         return tuple(axis for axis in self.replicas if axis not in self.shards)
 
     @property
-    def own(self) -> slice:
-        each = self.size // self.parts
-        return slice(self.place * each, (self.place + 1) * each)
+    def shard_slice(self) -> slice:
+        shard_size = self.size // self.parts
+        return slice(self.place * shard_size, (self.place + 1) * shard_size)
 
     def release(self, keep: bool = True) -> None:
-        """Free the buffer of weights; the own shard stays, unless it lies elsewhere."""
+        """Free the buffer of weights; this device's shard stays, unless it lies elsewhere."""
         if self.weights.untyped_storage().size():
             if keep:
-                self.shard = self.weights[self.own].clone()
+                self.shard = self.weights[self.shard_slice].clone()
             self.weights.untyped_storage().resize_(0)
 
     def restore(self) -> Tensor:
@@ -126,12 +133,12 @@ class Bundle:
         return self.weights
 
     @property
-    def here(self) -> bool:
+    def has_weights(self) -> bool:
         return bool(self.weights.untyped_storage().size())
 
     def part(self) -> None:
-        """Sum up the own part of the gradients apart: whole they live for one pass at most."""
-        self.summed = torch.zeros_like(self.gradients[self.own])
+        """Keep this device's sum of gradients apart: complete ones live for one pass at most."""
+        self.summed = torch.zeros_like(self.gradients[self.shard_slice])
         self.free()
 
     def allocate(self) -> None:
@@ -150,16 +157,16 @@ class Bundle:
 
 
 def wide_of(dtype: torch.dtype) -> torch.dtype:
-    """What sums and updates of weights are made in: fp32, of narrower ones too."""
+    """The type in which weights are summed and updated: fp32 for narrower ones too."""
     return torch.float32 if dtype.itemsize < 4 else dtype
 
 
-def _widened(held: HeldWeight) -> Callable[[Tensor], None]:
-    """Add up a weight's gradient where it is wider, and let it go."""
+def _widened(held_weight: HeldWeight) -> Callable[[Tensor], None]:
+    """A hook that adds a weight's gradient to a wider buffer, and frees it."""
 
     def add(weight: Tensor) -> None:
         assert weight.grad is not None
-        held.gradient.add_(weight.grad)
+        held_weight.gradient.add_(weight.grad)
         weight.grad = None
 
     return add

@@ -24,7 +24,7 @@ _NO_STEP = 0xFFFFFFF0  # Slurm numbers batch and external "steps" from here on
 
 
 class WorldError(Exception):
-    """The launcher's variables contradict each other."""
+    """The variables of a launcher contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ def recognise(environment: Mapping[str, str]) -> World | None:
             continue
         try:
             me, all_of_us = int(environment[rank]), int(environment[size])
-            here = int(environment.get(local, me))
+            local_rank = int(environment.get(local, me))
         except ValueError:
-            told = f"{rank}={environment[rank]!r}, {size}={environment[size]!r}"
-            raise WorldError(f"{launcher} set {told}: not numbers") from None
-        return World(me, all_of_us, here, launcher)
+            values = f"{rank}={environment[rank]!r}, {size}={environment[size]!r}"
+            raise WorldError(f"{launcher} set {values}: not numbers") from None
+        return World(me, all_of_us, local_rank, launcher)
     return None
 
 
 def host_name(environment: Mapping[str, str]) -> str:
     """Name of this host in messages; ORACLE_HOST overrides it where hosts share a name."""
-    told = environment.get("ORACLE_HOST") or environment.get("SLURMD_NODENAME")
-    return told or socket.gethostname()
+    name = environment.get("ORACLE_HOST") or environment.get("SLURMD_NODENAME")
+    return name or socket.gethostname()

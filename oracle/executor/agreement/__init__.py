@@ -1,4 +1,4 @@
-"""How replicas of the executor agree on gradients other than by one allreduce.
+"""How replicas of the executor agree on gradients by other means than one allreduce.
 
 agreement   which of them a plan has, and what it keeps from step to step
 links       bytes that a rank sends to and hears from single others

@@ -18,14 +18,14 @@ HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def agreement(local: LocalModel) -> Agreement | None:
-    """None where gradients are simply summed up."""
+    """The agreement that a plan asks for; None where gradients are simply summed."""
     data = local.plan.axis("data")
     alone = local.mesh.degree(*local.replicas) == 1 or local.mesh.degree("data") == 1
     return None if alone or not special(data) else Agreement(local)
 
 
 class Agreement:
-    """Sums of gradients, of which less is sent than all of them."""
+    """Sums the gradients of replicas while sending less than all of them."""
 
     def __init__(self, local: LocalModel) -> None:
         self.local, self.wire, self.axes = local, local.wire, local.replicas
@@ -41,7 +41,7 @@ class Agreement:
         self.signs = [Signs() for _ in local.bundles]
 
     def finish(self) -> None:
-        """Put the sum of all replicas' gradients in place of the own."""
+        """Replace this rank's gradients by the sum of all replicas' gradients."""
         for number, bundle in enumerate(self.local.bundles):
             if self.every > 1:
                 bundle.gradients.mul_(self.group.size)  # a replica goes on by its own mean
@@ -54,7 +54,7 @@ class Agreement:
                 self._with_rest(number, bundle)
 
     def after(self, step: int) -> None:
-        """Average weights, every so many steps."""
+        """Average the weights of all replicas after every so many steps."""
         if self.every > 1 and step % self.every == 0:
             for bundle in self.local.bundles:
                 self.wire.allreduce(bundle.weights.detach(), self.axes, "data: weights averaged")
@@ -63,39 +63,43 @@ class Agreement:
                     bundle.masters.copy_(bundle.owned)
 
     def _with_rest(self, number: int, bundle: Bundle) -> None:
-        """Sum what was left out before as well, and keep what is left out now."""
-        whole = bundle.gradients + self.left[number]
+        """Sum gradients with what earlier steps left out; keep what this one leaves out."""
+        gradients = bundle.gradients + self.left[number]
         if self.word == "topk":
-            found, own = self._largest(whole)
+            total, sent = self._largest(gradients)
         elif self.word == "powersgd":
-            found = self.factors[number].sum(whole, self.wire, self.axes)
-            own = torch.where(self.factors[number].rest, whole, found / self.group.size)
+            total = self.factors[number].sum(gradients, self.wire, self.axes)
+            sent = torch.where(self.factors[number].rest, gradients, total / self.group.size)
         else:
-            found, own = self.signs[number].sum(whole, self.wire, self.axes)
+            total, sent = self.signs[number].sum(gradients, self.wire, self.axes)
         if self.kept:
-            self.left[number] = whole - own
-        bundle.gradients.copy_(found)
+            self.left[number] = gradients - sent
+        bundle.gradients.copy_(total)
 
-    def _largest(self, whole: Tensor) -> tuple[Tensor, Tensor]:
-        count = max(1, round(self.density * whole.numel()))
+    def _largest(self, gradients: Tensor) -> tuple[Tensor, Tensor]:
+        count = max(1, round(self.density * gradients.numel()))
         links, size = Links(self.group), self.group.size
         began = self.wire.begin("largest gradients")
-        found, own = WAYS[self.sparse](whole, count, links)
-        each = packed((torch.zeros(count, dtype=torch.long), whole[:count])).numel()
-        what, op, nbytes = f"largest gradients by {self.sparse}", "sparse_allreduce", float(each)
+        total, entries_sent = WAYS[self.sparse](gradients, count, links)
+        entry_bytes = packed((torch.zeros(count, dtype=torch.long), gradients[:count])).numel()
+        label, op, nbytes = (
+            f"largest gradients by {self.sparse}",
+            "sparse_allreduce",
+            float(entry_bytes),
+        )
         if self.sparse == "allgather":
-            what, op, nbytes = "largest gradients", "allgather", float(each * size)
+            label, op, nbytes = "largest gradients", "allgather", float(entry_bytes * size)
         elif self.sparse == "switching":  # as much as a ring of the dense vector would be of
-            what, nbytes = "largest gradients by shares", links.sent / (2 * (size - 1)) * size
-        self.wire.count(f"data: {what}", op, size, nbytes, began)
-        kept = torch.zeros_like(whole)
-        kept[own[0]] = own[1]
-        return found, kept
+            label, nbytes = "largest gradients by shares", links.sent / (2 * (size - 1)) * size
+        self.wire.count(f"data: {label}", op, size, nbytes, began)
+        sent = torch.zeros_like(gradients)
+        sent[entries_sent[0]] = entries_sent[1]
+        return total, sent
 
     def _served(self, vector: Tensor) -> Tensor:
-        what = f"gradients and weights, {self.servers} server{'s' * (self.servers > 1)}"
-        began = self.wire.begin(what)
-        found = served(vector, self.servers, Links(self.group))
+        label = f"gradients and weights, {self.servers} server{'s' * (self.servers > 1)}"
+        began = self.wire.begin(label)
+        total = served(vector, self.servers, Links(self.group))
         nbytes = vector.numel() * vector.element_size()
-        self.wire.count(f"data: {what}", "allreduce", self.group.size, nbytes, began)
-        return found
+        self.wire.count(f"data: {label}", "allreduce", self.group.size, nbytes, began)
+        return total

@@ -18,17 +18,17 @@ def side(name: str, ranks: int) -> int:
 
 
 def over_grid(buffer: Tensor, row: int, links: Links) -> Tensor:
-    """Sum in place, ranks in rows of so many."""
+    """Sum a buffer in place over ranks that stand in rows of `row`."""
     place, size = links.group.place, links.group.size
     flat = buffer.view(-1)
     across = [place // row * row + k for k in range(row)]
     down = list(range(place % row, size, row))
     parts = deal(flat.numel(), row)
     a, b = _reduce_scatter(flat, parts, across, links)
-    mine = flat[a:b]
-    pieces = deal(mine.numel(), len(down))
-    _reduce_scatter(mine, pieces, down, links)
-    _allgather(mine, pieces, down, links)
+    part = flat[a:b]
+    pieces = deal(part.numel(), len(down))
+    _reduce_scatter(part, pieces, down, links)
+    _allgather(part, pieces, down, links)
     _allgather(flat, parts, across, links)
     return buffer
 
@@ -36,22 +36,22 @@ def over_grid(buffer: Tensor, row: int, links: Links) -> Tensor:
 def _reduce_scatter(
     flat: Tensor, parts: list[tuple[int, int]], ring: list[int], links: Links
 ) -> tuple[int, int]:
-    """Sum parts round a ring; the part that ends here whole is that after the own place."""
-    at, n = ring.index(links.group.place), len(ring)
+    """Sum parts round a ring; the part after this rank's place ends complete here."""
+    position, n = ring.index(links.group.place), len(ring)
     for step in range(n - 1):
-        a, b = parts[(at - step) % n]
-        c, d = parts[(at - step - 1) % n]
+        a, b = parts[(position - step) % n]
+        c, d = parts[(position - step - 1) % n]
         flat[c:d] += links.swap(
-            flat[a:b], ring[(at + 1) % n], torch.empty_like(flat[c:d]), ring[at - 1]
+            flat[a:b], ring[(position + 1) % n], torch.empty_like(flat[c:d]), ring[position - 1]
         )
-    return parts[(at + 1) % n]
+    return parts[(position + 1) % n]
 
 
 def _allgather(flat: Tensor, parts: list[tuple[int, int]], ring: list[int], links: Links) -> None:
-    at, n = ring.index(links.group.place), len(ring)
+    position, n = ring.index(links.group.place), len(ring)
     for step in range(n - 1):
-        a, b = parts[(at + 1 - step) % n]
-        c, d = parts[(at - step) % n]
+        a, b = parts[(position + 1 - step) % n]
+        c, d = parts[(position - step) % n]
         flat[c:d] = links.swap(
-            flat[a:b], ring[(at + 1) % n], torch.empty_like(flat[c:d]), ring[at - 1]
+            flat[a:b], ring[(position + 1) % n], torch.empty_like(flat[c:d]), ring[position - 1]
         )

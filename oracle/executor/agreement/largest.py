@@ -33,11 +33,11 @@ def packed(entries: Entries) -> Tensor:
 
 
 def unpacked(raw: Tensor, like: Tensor) -> Entries:
-    """The same again."""
-    each = like.element_size()
-    count = raw.numel() // (each + PLACE)
-    values = raw[: count * each].clone().view(like.dtype)
-    return raw[count * each :].clone().view(torch.int32).long(), values
+    """The entries that were packed into these bytes."""
+    width = like.element_size()
+    count = raw.numel() // (width + PLACE)
+    values = raw[: count * width].clone().view(like.dtype)
+    return raw[count * width :].clone().view(torch.int32).long(), values
 
 
 def dense(entries: Entries, like: Tensor) -> Tensor:
@@ -47,52 +47,52 @@ def dense(entries: Entries, like: Tensor) -> Tensor:
 
 
 def by_allgather(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]:
-    """Everybody's entries to everybody."""
-    own = largest(vector, count)
-    raw, group = packed(own), links.group
-    whole = raw.new_empty(group.size * raw.numel())
-    gather(whole, raw, group.handle)
+    """Sum everybody's largest entries after an allgather of them."""
+    entries = largest(vector, count)
+    raw, group = packed(entries), links.group
+    gathered = raw.new_empty(group.size * raw.numel())
+    gather(gathered, raw, group.handle)
     links.sent += raw.numel() * (group.size - 1)
     links.heard += raw.numel() * (group.size - 1)
-    found = torch.zeros_like(vector)
-    for part in whole.view(group.size, -1):
-        found += dense(unpacked(part, vector), vector)
-    return found, own
+    total = torch.zeros_like(vector)
+    for part in gathered.view(group.size, -1):
+        total += dense(unpacked(part, vector), vector)
+    return total, entries
 
 
 def by_pairwise(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]:
-    """The same, swapped with one after the other."""
-    own = largest(vector, count)
-    raw, place = packed(own), links.group.place
-    found = dense(own, vector)
+    """Sum everybody's largest entries, swapped with one rank after the other."""
+    entries = largest(vector, count)
+    raw, place = packed(entries), links.group.place
+    total = dense(entries, vector)
     for k in range(1, links.group.size):
-        heard = links.swap(raw, place + k, torch.empty_like(raw), place - k)
-        found += dense(unpacked(heard, vector), vector)
-    return found, own
+        received = links.swap(raw, place + k, torch.empty_like(raw), place - k)
+        total += dense(unpacked(received, vector), vector)
+    return total, entries
 
 
 def by_tree(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]:
-    """Up a binomial tree, where the largest of each sum are kept, and down again."""
-    own = largest(vector, count)
+    """Sum entries up a binomial tree, keeping the largest of each sum, and send them down again."""
+    entries = largest(vector, count)
     place, size = links.group.place, links.group.size
-    mine, mask, raw = dense(own, vector), 1, packed(own)
+    sums, mask, raw = dense(entries, vector), 1, packed(entries)
     while mask < size:
         if place & mask:
-            links.send(packed(largest(mine, count)), place - mask)
+            links.send(packed(largest(sums, count)), place - mask)
             break
         if place + mask < size:
-            heard = links.hear(torch.empty_like(raw), place + mask)
-            mine = dense(largest(mine + dense(unpacked(heard, vector), vector), count), vector)
+            received = links.hear(torch.empty_like(raw), place + mask)
+            sums = dense(largest(sums + dense(unpacked(received, vector), vector), count), vector)
         mask *= 2
     top = links.hear(torch.empty_like(raw), place - mask) if place else None
-    raw = packed(largest(mine, count)) if top is None else top
+    raw = packed(largest(sums, count)) if top is None else top
     mask = mask // 2 if place else _half(size)
     while mask:
         if place + mask < size and not place & (2 * mask - 1):
             links.send(raw, place + mask)
         mask //= 2
     places, values = unpacked(raw, vector)
-    return dense((places, values), vector), _kept(own, places)
+    return dense((places, values), vector), _entries_in(entries, places)
 
 
 def _half(size: int) -> int:
@@ -103,61 +103,67 @@ def _half(size: int) -> int:
     return mask // 2
 
 
-def _kept(own: Entries, places: Tensor) -> Entries:
-    """The own entries that everybody kept."""
-    there = torch.isin(own[0], places)
-    return own[0][there], own[1][there]
+def _entries_in(entries: Entries, places: Tensor) -> Entries:
+    """The entries at places that everybody kept."""
+    common = torch.isin(entries[0], places)
+    return entries[0][common], entries[1][common]
 
 
 def by_split(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]:
-    """Each region's entries to its rank; of its sums the largest, as many of each, to all."""
-    own = largest(vector, count)
+    """Sum each region's entries on its rank, then send its largest sums to all."""
+    entries = largest(vector, count)
     place, size = links.group.place, links.group.size
     regions = deal(vector.numel(), size)
     begin, end = regions[place]
-    mine = dense(own, vector)[begin:end].clone()
+    sums = dense(entries, vector)[begin:end].clone()
     for k in range(1, size):
         a, b = regions[(place + k) % size]
-        inside = (own[0] >= a) & (own[0] < b)
-        heard = links.swap_any(packed((own[0][inside] - a, own[1][inside])), place + k, place - k)
-        mine += dense(unpacked(heard, vector), mine)
-    each = -(-count // size)
-    places, values = largest(mine, each)
-    pad = each - len(places)
+        inside = (entries[0] >= a) & (entries[0] < b)
+        received = links.swap_any(
+            packed((entries[0][inside] - a, entries[1][inside])), place + k, place - k
+        )
+        sums += dense(unpacked(received, vector), sums)
+    per_region = -(-count // size)
+    places, values = largest(sums, per_region)
+    pad = per_region - len(places)
     raw = packed((torch.cat([places + begin, places.new_zeros(pad)]),
                   torch.cat([values, values.new_zeros(pad)])))  # fmt: skip
-    whole = raw.new_empty(size * raw.numel())
-    gather(whole, raw, links.group.handle)
+    gathered = raw.new_empty(size * raw.numel())
+    gather(gathered, raw, links.group.handle)
     links.sent += raw.numel() * (size - 1)
     links.heard += raw.numel() * (size - 1)
-    all_of = [unpacked(part, vector) for part in whole.view(size, -1)]
+    all_of = [unpacked(part, vector) for part in gathered.view(size, -1)]
     chosen = torch.cat([places for places, _ in all_of]), torch.cat([v for _, v in all_of])
-    return dense(chosen, vector), _kept(own, chosen[0])
+    return dense(chosen, vector), _entries_in(entries, chosen[0])
 
 
 def by_switching(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]:
-    """A ring of shares, each sent as entries while that is shorter, else whole."""
-    own = largest(vector, count)
+    """Sum shares round a ring, each sent as entries while that is shorter, else dense."""
+    entries = largest(vector, count)
     place, size = links.group.place, links.group.size
-    found = dense(own, vector)
+    total = dense(entries, vector)
     shares = deal(vector.numel(), size)
     for step in range(2 * (size - 1)):
         adds = step < size - 1
         out, into = (place - step) % size, (place - step - 1) % size
         a, b = shares[out]
         c, d = shares[into]
-        heard = links.swap_any(_shorter(found[a:b]), place + 1, place - 1)
-        whole = heard.numel() == (d - c) * vector.element_size()
-        part = heard.view(vector.dtype) if whole else dense(unpacked(heard, vector), found[c:d])
-        found[c:d] = found[c:d] + part if adds else part
-    return found, own
+        received = links.swap_any(_shorter(total[a:b]), place + 1, place - 1)
+        is_dense = received.numel() == (d - c) * vector.element_size()
+        part = (
+            received.view(vector.dtype)
+            if is_dense
+            else dense(unpacked(received, vector), total[c:d])
+        )
+        total[c:d] = total[c:d] + part if adds else part
+    return total, entries
 
 
 def _shorter(share: Tensor) -> Tensor:
     """A share as bytes, whichever way is shorter."""
     places = share.nonzero().flatten()
-    each = share.element_size()
-    if len(places) * (each + PLACE) < share.numel() * each:
+    width = share.element_size()
+    if len(places) * (width + PLACE) < share.numel() * width:
         return packed((places, share[places]))
     return share.contiguous().view(torch.uint8).flatten()
 

@@ -14,23 +14,23 @@ from oracle.executor.mesh import Group
 
 @dataclass
 class Links:
-    """One rank's way to the others of its group, by their places in it."""
+    """One rank's links to the other ranks of its group, by their places in it."""
 
     group: Group
     sent: float = 0.0
     heard: float = 0.0
 
-    def swap_all(self, given: Mapping[int, Tensor], made: Mapping[int, Tensor]) -> None:
+    def swap_all(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> None:
         """Send to and receive from these places at once."""
         members, size = self.group.members, self.group.size
-        going = [(members[to % size], tensor.contiguous()) for to, tensor in given.items()]
-        coming = [(members[source % size], tensor) for source, tensor in made.items()]
+        going = [(members[to % size], tensor.contiguous()) for to, tensor in outgoing.items()]
+        coming = [(members[source % size], tensor) for source, tensor in incoming.items()]
         together(going, coming, self.group.handle)()
-        self.sent += sum(tensor.nbytes for tensor in given.values())
-        self.heard += sum(tensor.nbytes for tensor in made.values())
+        self.sent += sum(tensor.nbytes for tensor in outgoing.values())
+        self.heard += sum(tensor.nbytes for tensor in incoming.values())
 
     def send(self, tensor: Tensor, to: int) -> None:
-        """Send to one, who hears it now."""
+        """Send to one rank, which hears it now."""
         self.swap_all({to: tensor}, {})
 
     def hear(self, like: Tensor, source: int) -> Tensor:
@@ -44,12 +44,12 @@ class Links:
         return like
 
     def swap_any(self, tensor: Tensor, to: int, source: int) -> Tensor:
-        """The same of bytes whose number only the sender knows; it is told before them."""
-        sent, heard = self.sent, self.heard
+        """Swap bytes whose number only the sender knows; the number is sent first."""
+        sent, received = self.sent, self.heard
         size = torch.tensor([tensor.numel()], device=tensor.device)
         count = self.swap(size, to, torch.empty_like(size), source)
-        self.sent, self.heard = sent, heard  # without the number itself
+        self.sent, self.heard = sent, received  # without the number itself
         like = tensor.new_empty(int(count))
-        given, made = {to: tensor}, {source: like}
-        self.swap_all(given if tensor.numel() else {}, made if like.numel() else {})
+        outgoing, incoming = {to: tensor}, {source: like}
+        self.swap_all(outgoing if tensor.numel() else {}, incoming if like.numel() else {})
         return like

@@ -10,18 +10,18 @@ from oracle.executor.parts import deal
 
 
 def served(vector: Tensor, servers: int, links: Links) -> Tensor:
-    """The sum, by so many servers at even places of the group."""
+    """The sum of all ranks' vectors, by servers at even places of the group."""
     place, size = links.group.place, links.group.size
     parts = deal(vector.numel(), servers)
-    at = {server * size // servers: parts[server] for server in range(servers)}
-    own = at.get(place, (0, 0))
-    workers = [worker for worker in range(size) if worker != place and place in at]
-    servers_of = {server: part for server, part in at.items() if server != place}
-    found = vector.clone()
-    pushed = {worker: torch.empty_like(vector[slice(*own)]) for worker in workers}
+    part_of_server = {server * size // servers: parts[server] for server in range(servers)}
+    own_part = part_of_server.get(place, (0, 0))
+    workers = [worker for worker in range(size) if worker != place and place in part_of_server]
+    servers_of = {server: part for server, part in part_of_server.items() if server != place}
+    total = vector.clone()
+    pushed = {worker: torch.empty_like(vector[slice(*own_part)]) for worker in workers}
     links.swap_all({to: vector[a:b] for to, (a, b) in servers_of.items()}, pushed)
-    for theirs in pushed.values():
-        found[slice(*own)] += theirs
-    links.swap_all(dict.fromkeys(workers, found[slice(*own)]),
-                   {server: found[a:b] for server, (a, b) in servers_of.items()})  # fmt: skip
-    return found
+    for gradients in pushed.values():
+        total[slice(*own_part)] += gradients
+    links.swap_all(dict.fromkeys(workers, total[slice(*own_part)]),
+                   {server: total[a:b] for server, (a, b) in servers_of.items()})  # fmt: skip
+    return total

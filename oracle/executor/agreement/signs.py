@@ -20,37 +20,37 @@ def bits(vector: Tensor) -> Tensor:
 
 
 def signs(raw: Tensor, like: Tensor) -> Tensor:
-    """The same again, as 1 and −1."""
+    """The signs that were packed into these bytes, as 1 and −1."""
     ones = (raw[..., None] & BITS).ne(0).flatten(-2)
     return ones.to(like.dtype) * 2 - 1
 
 
 @dataclass
 class Signs:
-    """Every rank sums up the signs of its part, and tells the sum's: both leave something out."""
+    """Sums signs: each rank sums its part and sends that sum's signs; both steps lose something."""
 
     left_of_sums: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def sum(self, vector: Tensor, wire: Wire, axes: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-        """(what everybody is told, what of the own vector was in it)."""
+        """(what every rank is told, what of this rank's vector was in it)."""
         ranks = wire.mesh.group(axes).size
-        whole = functional.pad(vector, (0, -vector.numel() % (8 * ranks)))
-        parts = whole.view(ranks, -1)
-        scale = whole.abs().sum() / vector.numel()
-        heard = wire.alltoall(bits(whole).view(ranks, -1), axes, "data: signs of gradients")
+        padded = functional.pad(vector, (0, -vector.numel() % (8 * ranks)))
+        parts = padded.view(ranks, -1)
+        scale = padded.abs().sum() / vector.numel()
+        sign_bits = wire.alltoall(bits(padded).view(ranks, -1), axes, "data: signs of gradients")
         scales = self._scales(scale, wire, axes)
-        mine = (signs(heard, vector) * scales[:, None]).sum(0)
+        sums = (signs(sign_bits, vector) * scales[:, None]).sum(0)
         if self.left_of_sums.numel():
-            mine = mine + self.left_of_sums
-        second = mine.abs().mean()
-        told = wire.allgather(bits(mine), axes, "data: signs of sums")
+            sums = sums + self.left_of_sums
+        second = sums.abs().mean()
+        sum_bits = wire.allgather(bits(sums), axes, "data: signs of sums")
         scales = self._scales(second, wire, axes)
         place = wire.mesh.group(axes).place
-        found = (signs(told, vector) * scales[:, None]).view_as(parts)
-        self.left_of_sums = mine - found[place]
-        own = torch.where(vector >= 0, scale, -scale)
-        return found.flatten()[: vector.numel()], own
+        total = (signs(sum_bits, vector) * scales[:, None]).view_as(parts)
+        self.left_of_sums = sums - total[place]
+        sent = torch.where(vector >= 0, scale, -scale)
+        return total.flatten()[: vector.numel()], sent
 
     def _scales(self, scale: Tensor, wire: Wire, axes: tuple[str, ...]) -> Tensor:
-        one = scale.to(torch.float32)[None]
-        return wire.allgather(one, axes, "data: scales of signs").flatten().to(scale.dtype)
+        scale_32 = scale.to(torch.float32)[None]
+        return wire.allgather(scale_32, axes, "data: scales of signs").flatten().to(scale.dtype)

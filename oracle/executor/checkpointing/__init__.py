@@ -1,4 +1,4 @@
-"""Checkpoints of a real training are written, and read back after a failure, while all is timed.
+"""Checkpoints of a real training: written, read back after a failure, and timed.
 
 keeping    which checkpoints are asked for, and failures that are planted
 folder     checkpoints on disk: whole and checked, or not there

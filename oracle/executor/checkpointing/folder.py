@@ -1,4 +1,4 @@
-"""Checkpoints in a folder: each whole and checked, or not there.
+"""Checkpoints in a folder: each complete and checked, or not there.
 
     FOLDER/step-00000005/rank-00000.state        bytes of weights and optimizer state
                          rank-00000.json         which they are, where, and the checksum of each
@@ -66,21 +66,21 @@ def place(folder: Path, step: int, partial: bool = False) -> Path:
 def steps(folder: Path) -> list[int]:
     """Steps of the checkpoints that were written to their end, the newest first."""
     with os.scandir(folder) as listed:
-        found = [_STEP.fullmatch(each.name) for each in listed
-                 if each.is_dir(follow_symlinks=False)]  # fmt: skip
-    return sorted((int(each[1]) for each in found if each and not each[2]), reverse=True)
+        names = [_STEP.fullmatch(entry.name) for entry in listed
+                 if entry.is_dir(follow_symlinks=False)]  # fmt: skip
+    return sorted((int(entry[1]) for entry in names if entry and not entry[2]), reverse=True)
 
 
 def claim(folder: Path) -> int:
-    """Keep a folder for one training at a time, until this process ends; the handle of its lock."""
+    """Lock a folder for one training until this process ends; the handle of the lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     handle = os.open(folder / ".lock", flags, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        what = "another training keeps its checkpoints here"
-        raise refusal(str(folder), what, "another folder; or wait until it has ended") from None
+        problem = "another training keeps its checkpoints here"
+        raise refusal(str(folder), problem, "another folder; or wait until it has ended") from None
     except OSError as error:  # not every file system has locks
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise
@@ -89,10 +89,10 @@ def claim(folder: Path) -> int:
 
 def clear(folder: Path) -> None:
     """Remove what a failure left half-written."""
-    for each in os.listdir(folder):
-        name = _STEP.fullmatch(each)
+    for entry in os.listdir(folder):
+        name = _STEP.fullmatch(entry)
         if name and name[2]:
-            remove(folder / each)
+            remove(folder / entry)
 
 
 def remove(checkpoint: Path) -> None:
@@ -121,39 +121,39 @@ class StateFile:
         self.random: dict[str, str] = {}  # of each rank, the state of its random numbers
         self.end = 0
 
-    def add(self, one: Section, content: memoryview) -> None:
+    def add(self, section: Section, content: memoryview) -> None:
         self.due = max(self.due, self.throttle.writing(len(content)))
         checksum, left = zlib.crc32(content), content
         while left:
             left = left[os.write(self._file, left) :]
-        placed = asdict(one) | {"at": self.end, "nbytes": len(content), "checksum": checksum}
+        placed = asdict(section) | {"at": self.end, "nbytes": len(content), "checksum": checksum}
         self.sections.append(Section(**placed))
         self.end += len(content)
 
     def finish(self) -> None:
-        """On disk, and then said to be: the index tells others that the file is whole."""
+        """Flush the file to disk, then write the index that tells others that it is complete."""
         os.fsync(self._file)
         os.close(self._file)
         until(self.due)
-        about = {"sections": [asdict(one) for one in self.sections], "random": self.random}
+        about = {"sections": [asdict(section) for section in self.sections], "random": self.random}
         index = self.folder / f"rank-{self.rank:05d}.json"
         write_whole(index, json.dumps(_sealed(about)))
 
 
-def whole(folder: Path, step: int, files: int) -> bool:
-    """Have so many ranks written theirs to the end?"""
+def all_written(folder: Path, step: int, files: int) -> bool:
+    """Whether so many ranks have written their files to the end."""
     return len(list(place(folder, step, partial=True).glob("rank-*.json"))) == files
 
 
 def commit(folder: Path, step: int, about: Mapping[str, Any], keep: int) -> None:
     """Give a checkpoint its name, once all files of it are on disk; remove the oldest."""
-    there, final = place(folder, step, partial=True), place(folder, step)
-    files = {each.name: each.stat().st_size for each in sorted(there.glob("rank-*.state"))}
-    said = {"schema": SCHEMA, "step": step, **about, "files": files}
-    write_whole(there / MANIFEST, json.dumps(_sealed(said), indent=1))
+    partial, final = place(folder, step, partial=True), place(folder, step)
+    files = {file.name: file.stat().st_size for file in sorted(partial.glob("rank-*.state"))}
+    fields = {"schema": SCHEMA, "step": step, **about, "files": files}
+    write_whole(partial / MANIFEST, json.dumps(_sealed(fields), indent=1))
     if final.exists():  # of a training that went on from an earlier one
         remove(final)
-    there.rename(final)
+    partial.rename(final)
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -164,34 +164,34 @@ def commit(folder: Path, step: int, about: Mapping[str, Any], keep: int) -> None
 
 
 def manifest(folder: Path, step: int) -> dict[str, Any]:
-    """What a checkpoint says of itself, all of its files there and as long as they were."""
-    there = place(folder, step)
-    said = _unsealed(there / MANIFEST)
-    if said.get("schema") != SCHEMA or said.get("step") != step:
-        raise Damaged(f"{there.name}: its manifest is of another checkpoint")
-    for name, size in said["files"].items():
+    """The manifest of a checkpoint, all of whose files are there and as long as they were."""
+    checkpoint = place(folder, step)
+    fields = _unsealed(checkpoint / MANIFEST)
+    if fields.get("schema") != SCHEMA or fields.get("step") != step:
+        raise Damaged(f"{checkpoint.name}: its manifest is of another checkpoint")
+    for name, size in fields["files"].items():
         try:
-            found = os.lstat(there / name).st_size
+            nbytes = os.lstat(checkpoint / name).st_size
         except OSError:
-            raise Damaged(f"{there.name}: {name} is gone") from None
-        if found != size:
-            raise Damaged(f"{there.name}: {name} has {found} bytes of {size}")
-    return said
+            raise Damaged(f"{checkpoint.name}: {name} is gone") from None
+        if nbytes != size:
+            raise Damaged(f"{checkpoint.name}: {name} has {nbytes} bytes of {size}")
+    return fields
 
 
-def _sealed(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {"sha256": digest(said), **said}
+def _sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"sha256": digest(fields), **fields}
 
 
 def _unsealed(path: Path) -> dict[str, Any]:
     try:
-        said = read_json(path, "checkpoint", LOG, links=False)
-        seal = said.pop("sha256")
+        fields = read_json(path, "checkpoint", LOG, links=False)
+        seal = fields.pop("sha256")
     except (SpecError, AttributeError, KeyError, TypeError):
         raise Damaged(f"{path.parent.name}: {path.name} cannot be read") from None
-    if digest(said) != seal:
+    if digest(fields) != seal:
         raise Damaged(f"{path.parent.name}: {path.name} is not what was written")
-    return dict(said)
+    return dict(fields)
 
 
 class SavedState:
@@ -205,27 +205,35 @@ class SavedState:
         for name in self.manifest["files"]:
             index = _unsealed(self.place / name.replace(".state", ".json"))
             self.random |= index["random"]
-            for each in (Section(**one) for one in index["sections"]):
-                self.sections.setdefault(each.key, []).append((name, each))
+            for section in (Section(**section_fields) for section_fields in index["sections"]):
+                self.sections.setdefault(section.key, []).append((name, section))
 
-    def overlapping(self, one: Section) -> Sequence[tuple[Section, bytes]]:
-        """The sections that hold these elements, read and checked; all of them are there."""
-        among = self.sections.get(one.key, ())
-        found = [each for each in among if each[1].begin < one.end and one.begin < each[1].end]
-        held = sum(min(one.end, each.end) - max(one.begin, each.begin) for _, each in found)
-        if held != one.end - one.begin:
-            raise Damaged(f"{self.place.name}: {one.name} of operation {one.op} is not whole")
-        return [(each, self._content(name, each)) for name, each in found]
+    def overlapping(self, wanted_section: Section) -> Sequence[tuple[Section, bytes]]:
+        """The sections that hold these elements, read and checked; all elements are in them."""
+        among = self.sections.get(wanted_section.key, ())
+        overlaps = [
+            section
+            for section in among
+            if section[1].begin < wanted_section.end and wanted_section.begin < section[1].end
+        ]
+        elements = sum(
+            min(wanted_section.end, section.end) - max(wanted_section.begin, section.begin)
+            for _, section in overlaps
+        )
+        if elements != wanted_section.end - wanted_section.begin:
+            tensor = f"{wanted_section.name} of operation {wanted_section.op}"
+            raise Damaged(f"{self.place.name}: {tensor} is not whole")
+        return [(section, self._content(name, section)) for name, section in overlaps]
 
-    def _content(self, name: str, one: Section) -> bytes:
+    def _content(self, name: str, section: Section) -> bytes:
         try:
             with opened(self.place / name, "checkpoint", 2**63 - 1, links=False) as file:
-                file.seek(one.at)
-                content = file.read(one.nbytes)
+                file.seek(section.at)
+                content = file.read(section.nbytes)
         except (OSError, SpecError):
             raise Damaged(f"{self.place.name}: {name} cannot be read") from None
         self.read += len(content)
-        if zlib.crc32(content) != one.checksum:
+        if zlib.crc32(content) != section.checksum:
             raise Damaged(f"{self.place.name}: {name} is not what was written")
         return content
 

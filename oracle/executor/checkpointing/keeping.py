@@ -19,7 +19,7 @@ PLACES = ("step", "checkpoint", "hang")
 
 @dataclass(frozen=True)
 class Keeping:
-    """How checkpoints are kept: `rank0` gathers and writes all, or each rank what it holds.
+    """How checkpoints are kept: `rank0` gathers and writes all, or each rank writes its own part.
 
     `async` copies what a rank holds aside, and a thread writes it while the training goes on.
     """
@@ -32,15 +32,15 @@ class Keeping:
     played: Sequence[Any] | None = None  # of `throttle.Played`: storage that is played
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What results belong to; the folder is no part of it."""
+    def question_fields(self) -> dict[str, Any]:
+        """The fields that results depend on; the folder is none of them."""
         return {"way": self.way, "every": self.every, "keep": self.keep,
                 "played": list(self.played) if self.played else None}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A rank is killed in a step, or halfway through the checkpoint after it; or stops for good."""
+    """A planted failure: a rank is killed in a step or amid a checkpoint, or stops for good."""
 
     step: int
     rank: int
@@ -48,46 +48,53 @@ class Planted:
 
 
 def keeping(text: str, resume: bool = False, played: Sequence[Any] | None = None) -> Keeping:
-    """What `sharded,every=5,keep=2,to=FOLDER` asks for.
+    """Parse `sharded,every=5,keep=2,to=FOLDER`.
 
     >>> keeping("async,every=10,to=/scratch/a,b").folder
     '/scratch/a,b'
     """
     example = f"{WAYS[1]},every=5,to=FOLDER; ways: {', '.join(WAYS)}"
     way, *pairs = re.split(r",(?=(?:every|keep|to)=)", text)
-    said = dict(pair.split("=", 1) for pair in pairs)
-    if way not in WAYS or len(said) < len(pairs):
+    options = dict(pair.split("=", 1) for pair in pairs)
+    if way not in WAYS or len(options) < len(pairs):
         raise refusal("options", f"`--checkpoint {text}` is no way to keep checkpoints", example)
-    if not said.get("to"):
-        what = "--checkpoint needs a folder, which all ranks see"
-        raise refusal("options", what, f"--checkpoint {text},to=FOLDER")
-    counts = {name: said[name] for name in ("every", "keep") if name in said}
+    if not options.get("to"):
+        problem = "--checkpoint needs a folder, which all ranks see"
+        raise refusal("options", problem, f"--checkpoint {text},to=FOLDER")
+    counts = {name: options[name] for name in ("every", "keep") if name in options}
     for name, value in counts.items():
         if not re.fullmatch("[1-9][0-9]{0,8}", value):
             raise refusal("options", f"`{name}={value}` is no whole number from 1 on", example)
     numbers = {name: int(value) for name, value in counts.items()}
-    return Keeping(way, str(Path(said["to"]).absolute()), **numbers, resume=resume, played=played)
+    return Keeping(
+        way, str(Path(options["to"]).absolute()), **numbers, resume=resume, played=played
+    )
 
 
 def planted(text: str, devices: int) -> Planted:
-    """What `7`, `step=7,rank=1` or `step=5,at=checkpoint` plants; of the last rank if not said.
+    """Parse `7`, `step=7,rank=1` or `step=5,at=checkpoint`; the last rank fails if none is named.
 
     >>> planted("7", 4)
     Planted(step=7, rank=3, at='step')
     """
-    said = dict(part.partition("=")[::2] if "=" in part else ("step", part)
+    options = dict(part.partition("=")[::2] if "=" in part else ("step", part)
                 for part in text.split(","))  # fmt: skip
     example = "--fail 7, --fail step=7,rank=1 or --fail step=5,at=checkpoint"
-    numbers = {name: said.get(name, "") for name in ("step", "rank") if name in said}
+    numbers = {name: options.get(name, "") for name in ("step", "rank") if name in options}
     sound = all(re.fullmatch("[0-9]{1,9}", value) for value in numbers.values())
-    at = said.get("at", PLACES[0])
-    if not sound or set(said) - {"step", "rank", "at"} or "step" not in said or at not in PLACES:
+    place = options.get("at", PLACES[0])
+    if (
+        not sound
+        or set(options) - {"step", "rank", "at"}
+        or "step" not in options
+        or place not in PLACES
+    ):
         raise refusal("options", f"`--fail {text}` is no failure of a rank", example)
     rank = int(numbers.get("rank", devices - 1))
     if rank >= devices:
-        what = f"`--fail {text}`: the plan has ranks 0 to {devices - 1}"
-        raise refusal("options", what, example)
-    return Planted(int(numbers["step"]), rank, at)
+        problem = f"`--fail {text}`: the plan has ranks 0 to {devices - 1}"
+        raise refusal("options", problem, example)
+    return Planted(int(numbers["step"]), rank, place)
 
 
 def refuse_failures(
@@ -95,30 +102,32 @@ def refuse_failures(
 ) -> None:
     """Raise for failures that could not come, or that nobody would start again after."""
     if failures and how is None:
-        what = "--fail starts again from a checkpoint, and none are kept"
-        raise refusal("options", what, "--checkpoint sharded,every=5,to=FOLDER")
+        problem = "--fail starts again from a checkpoint, and none are kept"
+        raise refusal("options", problem, "--checkpoint sharded,every=5,to=FOLDER")
     if failures and joined:
-        what = "--fail starts ranks again, and these ranks are started by another launcher"
-        raise refusal("options", what, "--local N; or let that launcher start them again, --resume")
-    for one in (Planted(**each) for each in failures):
-        if not 1 <= one.step <= steps:
+        problem = "--fail starts ranks again, and these ranks are started by another launcher"
+        raise refusal(
+            "options", problem, "--local N; or let that launcher start them again, --resume"
+        )
+    for failure in (Planted(**fields) for fields in failures):
+        if not 1 <= failure.step <= steps:
             raise refusal("options", f"--fail: there are steps 1 to {steps}", "one of them")
-        if how and one.at == "checkpoint" and one.step % how["every"]:
-            what = f"--fail: no checkpoint is written after step {one.step}"
-            raise refusal("options", what, f"a multiple of {how['every']}")
+        if how and failure.at == "checkpoint" and failure.step % how["every"]:
+            problem = f"--fail: no checkpoint is written after step {failure.step}"
+            raise refusal("options", problem, f"a multiple of {how['every']}")
 
 
 def refuse_folder(folder: Path, nbytes: float) -> None:
     """Raise unless checkpoints can be kept there: a folder, no link, with room for them."""
     try:
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
-            what = "checkpoints are kept in a folder, and this is a link or a file"
-            raise refusal(str(folder), what, "name the folder itself", "E100")
+            problem = "checkpoints are kept in a folder, and this is a link or a file"
+            raise refusal(str(folder), problem, "name the folder itself", "E100")
     except FileNotFoundError:
         folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise refusal(str(folder), "nothing can be written there", "another folder", "E100")
-    found = os.statvfs(folder)
-    if nbytes > (free := found.f_bavail * found.f_frsize):
-        what = f"checkpoints take {nbytes:.3g} bytes, and {free:.3g} are free"
-        raise refusal(str(folder), what, "another disk, or a smaller keep=", "E100")
+    disk = os.statvfs(folder)
+    if nbytes > (free := disk.f_bavail * disk.f_frsize):
+        problem = f"checkpoints take {nbytes:.3g} bytes, and {free:.3g} are free"
+        raise refusal(str(folder), problem, "another disk, or a smaller keep=", "E100")

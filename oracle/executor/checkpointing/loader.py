@@ -1,4 +1,4 @@
-"""The newest checkpoint that is whole, back into a training."""
+"""Loads the newest complete checkpoint back into a training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def restore(
     rank: Rank, state: TrainingState | None, folder: Path, throttle: Throttle
 ) -> tuple[int | None, dict[str, Any]]:
-    """Load the newest checkpoint that every rank finds whole: its step, and what that took.
+    """Load the newest checkpoint that every rank finds complete: its step, and what that took.
 
     No step where there is none at all. One that is damaged is passed over, on all ranks.
     """
@@ -48,29 +48,29 @@ def restore(
 
 def _steps(rank: Rank, folder: Path) -> list[int]:
     """Steps of all checkpoints, the newest first, as rank 0 sees them."""
-    mine = checkpoints.steps(folder) if rank.rank == 0 else []
-    count = int(rank.agree(float(len(mine))))
-    return [int(rank.agree(float(mine[k] if mine else -1))) for k in range(count)]
+    steps_seen = checkpoints.steps(folder) if rank.rank == 0 else []
+    count = int(rank.agree(float(len(steps_seen))))
+    return [int(rank.agree(float(steps_seen[k] if steps_seen else -1))) for k in range(count)]
 
 
-def load(state: TrainingState, one: SavedState, rank: int, throttle: Throttle) -> int:
-    """Fill in all that this rank holds, bit by bit as it was; returns the bytes that were read."""
-    for piece in state.held():
+def load(state: TrainingState, saved: SavedState, rank: int, throttle: Throttle) -> int:
+    """Fill in all state of this rank, bit by bit as it was; returns the bytes that were read."""
+    for piece in state.pieces_held():
         need, target = piece.section, piece.values.view(torch.uint8)
         width = piece.values.element_size()
-        for found, content in one.overlapping(need):
-            begin, end = max(found.begin, need.begin), min(found.end, need.end)
-            part = content[(begin - found.begin) * width : (end - found.begin) * width]
+        for section, content in saved.overlapping(need):
+            begin, end = max(section.begin, need.begin), min(section.end, need.end)
+            part = content[(begin - section.begin) * width : (end - section.begin) * width]
             values = torch.frombuffer(bytearray(part), dtype=torch.uint8)
             target[(begin - need.begin) * width : (end - need.begin) * width].copy_(values)
     played = throttle.played
-    (throttle.shared if played and played.shared else throttle.disk)(one.read)
-    state.resume(int(one.manifest["updates"]))
-    device, _, gpu = one.random[str(rank)].partition(" ")
+    (throttle.shared if played and played.shared else throttle.local_read)(saved.read)
+    state.resume(int(saved.manifest["updates"]))
+    device, _, gpu = saved.random[str(rank)].partition(" ")
     torch.set_rng_state(_numbers(device))
     if gpu:
         torch.cuda.set_rng_state(_numbers(gpu), state.device)
-    return one.read
+    return saved.read
 
 
 def random_state(device: torch.device) -> str:

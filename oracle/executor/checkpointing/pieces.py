@@ -1,4 +1,4 @@
-"""The parts of a training's state that each rank keeps: of what several hold, each a part.
+"""The parts of a training's state that each rank keeps; ranks with the same state share it out.
 
     bytes of all ranks = parameters · (width + 4 if it is below 4 + wide · slots of the optimizer)
 
@@ -46,25 +46,25 @@ class TrainingState(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """What holds it."""
+        """The device that holds the state."""
 
     @property
     def updates(self) -> int:
-        """Updates so far."""
+        """How many updates were made so far."""
 
     def resume(self, updates: int) -> None:
-        """Go on after so many updates, with what was filled in."""
+        """Go on after so many updates, with the state that was filled in."""
 
-    def held(self) -> Iterator[Piece]:
-        """All that this rank holds: what it needs to go on."""
+    def pieces_held(self) -> Iterator[Piece]:
+        """All state of this rank, which it needs to go on."""
 
-    def own(self) -> Iterator[Piece]:
-        """What this rank keeps for all that hold it too."""
+    def pieces_to_save(self) -> Iterator[Piece]:
+        """The state that this rank saves, for all ranks that hold it too."""
 
 
 @dataclass(frozen=True)
 class NativeState:
-    """That of the executor's own engine."""
+    """The state of a training by the executor's own engine."""
 
     trainer: Trainer
 
@@ -83,49 +83,49 @@ class NativeState:
     def resume(self, updates: int) -> None:
         self.trainer.steps = updates
 
-    def held(self) -> Iterator[Piece]:
+    def pieces_held(self) -> Iterator[Piece]:
         for bundle in self.trainer.local.bundles:
-            for one in bundle.held_weights:
+            for weight in bundle.held_weights:
                 for kind, buffer, first in _buffers(bundle):
-                    yield from _piece(one, kind, buffer, first, first, first + buffer.numel())
+                    yield from _piece(weight, kind, buffer, first, first, first + buffer.numel())
 
-    def own(self) -> Iterator[Piece]:
+    def pieces_to_save(self) -> Iterator[Piece]:
         local = self.trainer.local
         elsewhere = _held_before(local)
         for bundle in local.bundles:
-            whole, (number, count) = bundle.own, _number(local.mesh, bundle.rest)
-            begin, end = deal(whole.stop - whole.start, count, whole.start)[number]
-            for one in bundle.held_weights:
-                if (one.op.index, one.name) in elsewhere:
+            shard, (number, count) = bundle.shard_slice, _number(local.mesh, bundle.rest)
+            begin, end = deal(shard.stop - shard.start, count, shard.start)[number]
+            for weight in bundle.held_weights:
+                if (weight.op.index, weight.name) in elsewhere:
                     continue
                 for kind, buffer, first in _buffers(bundle):
-                    yield from _piece(one, kind, buffer, first, begin, end)
+                    yield from _piece(weight, kind, buffer, first, begin, end)
 
 
 def _buffers(bundle: Bundle) -> Iterator[tuple[str, Tensor, int]]:
     """Flat buffers of a bundle, and which of its elements each begins with."""
-    if bundle.here:
+    if bundle.has_weights:
         yield "weights", bundle.weights.detach(), 0
     else:
-        yield "weights", bundle.shard, bundle.own.start
+        yield "weights", bundle.shard, bundle.shard_slice.start
     if bundle.mixed:
-        yield "masters", bundle.masters, bundle.own.start
+        yield "masters", bundle.masters, bundle.shard_slice.start
     for number, slot in enumerate(bundle.slots):
-        yield f"slot {number}", slot, bundle.own.start
+        yield f"slot {number}", slot, bundle.shard_slice.start
 
 
 def _piece(
-    one: HeldWeight, kind: str, buffer: Tensor, first: int, begin: int, end: int
+    weight: HeldWeight, kind: str, buffer: Tensor, first: int, begin: int, end: int
 ) -> Iterator[Piece]:
-    low, high = max(begin, one.at), min(end, one.at + math.prod(one.shape))
+    low, high = max(begin, weight.offset), min(end, weight.offset + math.prod(weight.shape))
     if low < high:
-        about = Section(one.op.index, one.name, json.dumps(one.kept), kind, low - one.at,
-                        high - one.at)  # fmt: skip
-        yield Piece(about, buffer[low - first : high - first])
+        section = Section(weight.op.index, weight.name, json.dumps(weight.intervals), kind,
+                          low - weight.offset, high - weight.offset)  # fmt: skip
+        yield Piece(section, buffer[low - first : high - first])
 
 
 def _number(mesh: DeviceMesh, axes: Sequence[str]) -> tuple[int, int]:
-    """Which of the ranks along some axes this one is, and how many there are."""
+    """The number of this rank among those along some axes, and how many there are."""
     number, count = 0, 1
     for axis in axes:
         number = number * mesh.degree(axis) + mesh.at.get(axis, 0)
@@ -134,16 +134,16 @@ def _number(mesh: DeviceMesh, axes: Sequence[str]) -> tuple[int, int]:
 
 
 def _held_before(local: LocalModel) -> set[tuple[int, str]]:
-    """Tensors of which an earlier rank of those that cut tensors holds the same part."""
-    mesh, found = local.mesh, set()
+    """Tensors of which an earlier rank, along axes that cut tensors, holds the same part."""
+    mesh, duplicates = local.mesh, set()
     axes = [axis for axis in CUTTING if mesh.degree(axis) > 1]
-    mine = tuple(mesh.at[axis] for axis in axes)
-    for there in itertools.product(*(range(mesh.degree(axis)) for axis in axes)):
-        if there >= mine:
+    position = tuple(mesh.at[axis] for axis in axes)
+    for earlier in itertools.product(*(range(mesh.degree(axis)) for axis in axes)):
+        if earlier >= position:
             break
-        rank = mesh.rank_at({**mesh.at, **dict(zip(axes, there, strict=True))})
+        rank = mesh.rank_at({**mesh.at, **dict(zip(axes, earlier, strict=True))})
         cuts = replace(local.cuts, mesh=DeviceMesh(local.plan, rank, mesh.ranks))
-        for one in local.held_weights:
-            if cuts.kept(one.op).get(one.name) == one.kept:
-                found.add((one.op.index, one.name))
-    return found
+        for weight in local.held_weights:
+            if cuts.weight_intervals(weight.op).get(weight.name) == weight.intervals:
+                duplicates.add((weight.op.index, weight.name))
+    return duplicates

@@ -1,4 +1,4 @@
-"""Ranks that are started again after a failure, and when it was noticed."""
+"""Starts ranks again after a planted failure, and notes when the failure was noticed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def started_again(
     start: Start, fail: Sequence[Mapping[str, Any]], parts: Path, say: Say
 ) -> tuple[Outcome, list[dict[str, Any]]]:
     """Start ranks, again after each planted failure; the last outcome, and all failures."""
-    left = sorted((dict(one) for one in fail), key=lambda one: int(one["step"]))
+    left = sorted((dict(failure) for failure in fail), key=lambda failure: int(failure["step"]))
     failures: list[dict[str, Any]] = []
     while True:
         outcome = start(len(failures), left)
@@ -34,19 +34,22 @@ def started_again(
         due = _planted(left, fault)
         if outcome.code != FAILED or fault is None or due is None:
             return outcome, failures
-        attempt = max(int(each.name.rpartition("-")[2]) for each in parts.glob("attempt-*"))
+        attempt = max(
+            int(attempt_folder.name.rpartition("-")[2])
+            for attempt_folder in parts.glob("attempt-*")
+        )
         failures.append(due | {"noticed": fault.when, "ended": time.time(), "attempt": attempt})
         left.remove(due)
-        say(f"rank {fault.rank} failed at {fault.where}, as was asked; all ranks start again")
+        say(f"rank {fault.rank} failed at {fault.activity}, as was asked; all ranks start again")
 
 
 def _planted(left: Sequence[dict[str, Any]], fault: RankFault | None) -> dict[str, Any] | None:
-    """The failure that was planted where this one came."""
+    """The planted failure that explains this fault, if one does."""
     if fault is None or fault.kind not in ("killed", "stalled"):
         return None
     hangs = fault.kind == "stalled"
-    return next((one for one in left if one["rank"] == fault.rank
-                 and (one["at"] == "hang") == hangs), None)  # fmt: skip
+    return next((failure for failure in left if failure["rank"] == fault.rank
+                 and (failure["at"] == "hang") == hangs), None)  # fmt: skip
 
 
 def state_bytes(parameters: float, precision: str, optimizer: str) -> float:
@@ -57,43 +60,43 @@ def state_bytes(parameters: float, precision: str, optimizer: str) -> float:
 
 
 def refuse_checkpoints(
-    jobs: Sequence[PlanRun], asked: Sequence[Question], ranks: int, backend: str, parts: Path,
+    jobs: Sequence[PlanRun], questions: Sequence[Question], ranks: int, backend: str, parts: Path,
     joined: bool,
 ) -> None:  # fmt: skip
     """Raise, before a rank starts, for checkpoints that cannot be kept or gone on from."""
     for job in jobs:
         refuse_failures(job.fail, job.checkpoint, job.steps, joined)
-    kept = [job for job in jobs if job.checkpoint]
-    if not kept:
+    checkpointed = [job for job in jobs if job.checkpoint]
+    if not checkpointed:
         return
     if len(jobs) > 1:
         raise refusal("options", "checkpoints are kept of one plan at a time", "one --plan")
-    (job,) = kept
-    if asked[0].get("replay"):
+    (job,) = checkpointed
+    if questions[0].get("replay"):
         raise refusal("options", "--replay trains nothing that could be kept", "one of them")
     how = Keeping(**(job.checkpoint or {}))
     folder = Path(how.folder)
-    each = state_bytes(model(job.model).parameters, job.precision, job.optimizer)
-    refuse_folder(folder, (how.keep + 1) * each)
-    ended = any(str(one["key"]).endswith(f"/end {job.steps}")
-                for one in records.lines(parts / "rank-00000.jsonl"))  # fmt: skip
+    checkpoint_bytes = state_bytes(model(job.model).parameters, job.precision, job.optimizer)
+    refuse_folder(folder, (how.keep + 1) * checkpoint_bytes)
+    ended = any(str(record["key"]).endswith(f"/end {job.steps}")
+                for record in records.lines(parts / "rank-00000.jsonl"))  # fmt: skip
     _refuse_others(how, folder, job.state_question(ranks, backend), job.steps - (not ended))
 
 
-def _refuse_others(how: Keeping, folder: Path, asked: Question, last: int) -> None:
+def _refuse_others(how: Keeping, folder: Path, question: Question, last: int) -> None:
     """Raise where the checkpoints that lie there are not those of this training."""
-    found, passed = checkpoints.newest(folder)
-    if found is None:
+    newest, passed = checkpoints.newest(folder)
+    if newest is None:
         if passed:
             hint = "another folder begins anew"
             raise refusal(str(folder), f"no checkpoint is whole: {'; '.join(passed)}", hint)
         return
     if not how.resume:
-        what = f"it has a checkpoint of step {found['step']}"
-        raise refusal(str(folder), what, "--resume goes on from it; another folder begins anew")
-    if changed := differences(found["question"], asked):
-        what = f"its checkpoints are of another training: {'; '.join(changed)}"
-        raise refusal(str(folder), what, "another folder begins anew")
-    if int(found["step"]) > last:
-        what = f"its newest checkpoint is of step {found['step']}: nothing is left to train"
-        raise refusal(str(folder), what, f"--steps {found['step'] + 1} or more")
+        problem = f"it has a checkpoint of step {newest['step']}"
+        raise refusal(str(folder), problem, "--resume goes on from it; another folder begins anew")
+    if changed := differences(newest["question"], question):
+        problem = f"its checkpoints are of another training: {'; '.join(changed)}"
+        raise refusal(str(folder), problem, "another folder begins anew")
+    if int(newest["step"]) > last:
+        problem = f"its newest checkpoint is of step {newest['step']}: nothing is left to train"
+        raise refusal(str(folder), problem, f"--steps {newest['step'] + 1} or more")

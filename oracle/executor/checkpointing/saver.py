@@ -1,4 +1,4 @@
-"""Ways to write a checkpoint: rank 0 gathers all, each rank what it keeps, or a thread of each.
+"""Ways to write a checkpoint: by rank 0 alone, by each rank its part, or by a thread of each rank.
 
 `async` copies what a rank keeps aside, which the training waits for, and writes the copy beside the
 training; it is safe when the last rank's is on disk. The next one waits until it is.
@@ -49,33 +49,33 @@ class Saver:
         self.failed: BaseException | None = None
 
     def save(self, step: int) -> Iterator[dict[str, Any]]:
-        """Write a checkpoint; what each that is now known to be safe took."""
+        """Write a checkpoint; yields what each checkpoint took that is now known to be safe."""
         self.rank.enter("checkpoint", self.keeping.way, step)
         self.rank.agree(0)  # nobody's waiting for a slower rank is a checkpoint's
         began = time.perf_counter()
         yield from self.finish()
         waited = time.perf_counter() - began
         updates = self.rank.agree(float(self.state.updates if self.state else 0))
-        said = self.about | {"updates": int(updates)}
-        pieces = [*self.state.own()] if self.state else []
-        found: dict[str, Any] = {
+        manifest = self.about | {"updates": int(updates)}
+        pieces = [*self.state.pieces_to_save()] if self.state else []
+        report: dict[str, Any] = {
             "step": step, "at": time.time(), "waited": waited, "pieces": len(pieces),
             "bytes": sum(piece.values.nbytes for piece in pieces)}  # fmt: skip
         random = random_state(self.state.device) if self.state else ""
         if self.keeping.way == "async":
-            self._copy(step, pieces, found, random, said, began)
+            self._copy(step, pieces, report, random, manifest, began)
             return
         if self.keeping.way == "sharded":
-            self._write(step, pieces, found, random)
+            self._write(step, pieces, report, random)
         elif self.state:
-            self._gather(step, pieces, found, random)
+            self._gather(step, pieces, report, random)
         self.rank.agree(0)
         wrote = time.perf_counter()
         if self.rank.rank == 0:
-            checkpoints.commit(self.folder, step, said, self.keeping.keep)
+            checkpoints.commit(self.folder, step, manifest, self.keeping.keep)
         self.rank.agree(0)
         ended = time.perf_counter()
-        yield found | {
+        yield report | {
             "commit": ended - wrote,
             "blocking": ended - began,
             "safe_after": ended - began,
@@ -84,7 +84,7 @@ class Saver:
         }
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Wait for what is written beside the training."""
+        """Wait for the checkpoint that a thread is writing."""
         if self.thread:
             self.thread.join()
             self.thread = None
@@ -95,15 +95,15 @@ class Saver:
     # --- each rank what it keeps ---------------------------------------------------------------
 
     def _write(
-        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str
+        self, step: int, pieces: Sequence[Piece], report: dict[str, Any], random: str
     ) -> None:
         if not self.state:
             return
         began = time.perf_counter()
         file = StateFile(self.folder, step, self.rank.rank, self.throttle)
         self._fill(file, pieces, random)
-        found["write"] = time.perf_counter() - began
-        self._flush(file, found)
+        report["write"] = time.perf_counter() - began
+        self._flush(file, report)
 
     def _fill(self, file: StateFile, pieces: Sequence[Piece], random: str) -> None:
         for number, piece in enumerate(pieces):
@@ -111,10 +111,10 @@ class Saver:
             file.add(piece.section, content(piece.values))
         file.random[str(self.rank.rank)] = random
 
-    def _flush(self, file: StateFile, found: dict[str, Any]) -> None:
+    def _flush(self, file: StateFile, report: dict[str, Any]) -> None:
         began = time.perf_counter()
         file.finish()
-        found["flush"] = time.perf_counter() - began
+        report["flush"] = time.perf_counter() - began
 
     def _half(self, number: int, count: int) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -125,45 +125,47 @@ class Saver:
     # --- rank 0 all ----------------------------------------------------------------------------
 
     def _gather(
-        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str
+        self, step: int, pieces: Sequence[Piece], report: dict[str, Any], random: str
     ) -> None:
         """Send what this rank keeps to rank 0; rank 0 writes as it comes."""
         group, began = self.rank.control, time.perf_counter()
         if self.rank.rank > 0:
-            told = [asdict(replace(piece.section, nbytes=piece.values.nbytes)) for piece in pieces]
-            about = json.dumps([random, told]).encode()
+            sections_sent = [
+                asdict(replace(piece.section, nbytes=piece.values.nbytes)) for piece in pieces
+            ]
+            about = json.dumps([random, sections_sent]).encode()
             dist.send(torch.tensor([len(about)]), 0, group=group)
             dist.send(torch.frombuffer(bytearray(about), dtype=torch.uint8), 0, group=group)
             for number, piece in enumerate(pieces):
                 self._half(number, len(pieces))
                 dist.send(flat(piece.values), 0, group=group)
-            found["gather"] = time.perf_counter() - began
+            report["gather"] = time.perf_counter() - began
             return
         file, gathered = StateFile(self.folder, step, 0, self.throttle), 0.0
         self._fill(file, pieces, random)
-        for other in range(1, self.devices):
+        for sender in range(1, self.devices):
             mark = time.perf_counter()
             size = torch.empty(1, dtype=torch.int64)
-            dist.recv(size, other, group=group)
+            dist.recv(size, sender, group=group)
             about = torch.empty(int(size.item()), dtype=torch.uint8)
-            dist.recv(about, other, group=group)
+            dist.recv(about, sender, group=group)
             gathered += time.perf_counter() - mark
-            file.random[str(other)], sections = _sections(about)
-            for one in sections:
+            file.random[str(sender)], sections = _sections(about)
+            for section in sections:
                 mark = time.perf_counter()
-                self.rank.enter("checkpoint", f"from rank {other}")
-                values = torch.empty(one.nbytes, dtype=torch.uint8)
-                dist.recv(values, other, group=group)
+                self.rank.enter("checkpoint", f"from rank {sender}")
+                values = torch.empty(section.nbytes, dtype=torch.uint8)
+                dist.recv(values, sender, group=group)
                 gathered += time.perf_counter() - mark
-                file.add(one, content(values))
-        found |= {"gather": gathered, "write": time.perf_counter() - began - gathered}
-        self._flush(file, found)
+                file.add(section, content(values))
+        report |= {"gather": gathered, "write": time.perf_counter() - began - gathered}
+        self._flush(file, report)
 
     # --- a thread of each ----------------------------------------------------------------------
 
     def _copy(
-        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str,
-        said: Mapping[str, Any], began: float,
+        self, step: int, pieces: Sequence[Piece], report: dict[str, Any], random: str,
+        manifest: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
         begun = time.perf_counter()  # what is safe later is the state of now
         if not self.aside:
@@ -173,29 +175,31 @@ class Saver:
         copies = [Piece(piece.section, copy)
                   for piece, copy in zip(pieces, self.aside, strict=True)]  # fmt: skip
         copied = time.perf_counter()
-        found |= {"copy": copied - begun, "blocking": copied - began}
-        self.going = found
+        report |= {"copy": copied - begun, "blocking": copied - began}
+        self.going = report
         work = threading.Thread(
-            target=self._beside, args=(step, copies, found, random, said, begun), daemon=True
+            target=self._write_in_background,
+            args=(step, copies, report, random, manifest, begun),
+            daemon=True,
         )
         self.thread = work
         work.start()
 
-    def _beside(
-        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str,
-        said: Mapping[str, Any], began: float,
+    def _write_in_background(
+        self, step: int, pieces: Sequence[Piece], report: dict[str, Any], random: str,
+        manifest: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
         try:
             copied = time.perf_counter()
-            self._write(step, pieces, found, random)
-            found["background"] = time.perf_counter() - copied
+            self._write(step, pieces, report, random)
+            report["background"] = time.perf_counter() - copied
             if self.rank.rank == 0:
-                while not checkpoints.whole(self.folder, step, self.files):
+                while not checkpoints.all_written(self.folder, step, self.files):
                     time.sleep(_LOOK)
                 wrote = time.perf_counter()
-                checkpoints.commit(self.folder, step, said, self.keeping.keep)
-                found["commit"] = time.perf_counter() - wrote
-            found |= {"safe_after": time.perf_counter() - began, "safe": time.time()}
+                checkpoints.commit(self.folder, step, manifest, self.keeping.keep)
+                report["commit"] = time.perf_counter() - wrote
+            report |= {"safe_after": time.perf_counter() - began, "safe": time.time()}
         except BaseException as error:  # the step that waits is told, whatever it was
             self.failed = error
 
@@ -210,8 +214,8 @@ def content(values: torch.Tensor) -> memoryview:
 
 
 def _sections(about: torch.Tensor) -> tuple[str, list[Section]]:
-    """What another rank says that it sends."""
+    """The random state and the sections that another rank announces."""
     from oracle.spec.files import json_of
 
     random, sections = json_of(bytes(about.numpy()).decode(), "what a rank keeps")
-    return random, [Section(**one) for one in sections]
+    return random, [Section(**fields) for fields in sections]

@@ -1,4 +1,4 @@
-"""What checkpoints, failures and restarts took, out of the records of all ranks.
+"""How long checkpoints, failures and restarts took, from the records of all ranks.
 
     seconds = progress + checkpoints + lost + detection + restart + other
 
@@ -38,83 +38,93 @@ class Recovery:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Recovery | None:
-        """Of a measurement's file; None where no checkpoints were kept."""
+        """The recovery in a measurement's file; None where no checkpoints were kept."""
         if "checkpoints" not in entry:
             return None
         numbers = [entry["goodput"], entry["checkpoints"].get("seconds", {})]
         if any(type(value) not in (int, float) or not -1e9 < value < 1e9
-               for each in numbers for value in each.values()):  # fmt: skip
+               for seconds_of in numbers for value in seconds_of.values()):  # fmt: skip
             raise ValueError("not all seconds of its checkpoints and failures are numbers")
         return cls(dict(entry["checkpoints"]), tuple(entry["failures"]), dict(entry["goodput"]))
 
 
 def summary(
-    parts: Path, size: int, run: str, how: Mapping[str, Any], again: Sequence[Mapping[str, Any]]
+    parts: Path, size: int, run: str, how: Mapping[str, Any], noticed: Sequence[Mapping[str, Any]]
 ) -> Recovery:
-    """All of one training, whose records begin with `run`."""
-    whole = records.of_all_ranks(parts, size)
-    found = {key.removeprefix(f"{run}/"): of for key, of in whole.items()
+    """The recovery of one training, whose records begin with `run`."""
+    records_of = records.of_all_ranks(parts, size)
+    training = {key.removeprefix(f"{run}/"): ranks for key, ranks in records_of.items()
              if key.startswith(f"{run}/")}  # fmt: skip
-    failures = tuple(_failure(found, _dies(parts, run, one), one) for one in again)
-    begun = [int(key.removeprefix("begin ")) for key in found if key.startswith("begin ")]
+    failures = tuple(_failure(training, _dies(parts, run, failure), failure) for failure in noticed)
+    begun = [int(key.removeprefix("begin ")) for key in training if key.startswith("begin ")]
     # an earlier run may have left results, which this one went on from
-    since = again[0]["attempt"] if again else max(begun, default=0)
-    each = sorted(_checkpoints(found, since), key=lambda one: one["at"])
-    where = found[f"begin {max(begun, default=0)}"][0] if begun else {}
-    how = {**how, **{name: where[name] for name in ("file_system", "nodes") if where}}
-    return Recovery(_all(how, each), failures, _goodput(found, each, failures, since))
+    since = noticed[0]["attempt"] if noticed else max(begun, default=0)
+    checkpoints = sorted(_checkpoints(training, since), key=lambda checkpoint: checkpoint["at"])
+    first_begin = training[f"begin {max(begun, default=0)}"][0] if begun else {}
+    how = {**how, **{name: first_begin[name] for name in ("file_system", "nodes") if first_begin}}
+    return Recovery(
+        _all(how, checkpoints), failures, _goodput(training, checkpoints, failures, since)
+    )
 
 
-def _dies(parts: Path, run: str, one: Mapping[str, Any]) -> Mapping[str, Any]:
+def _dies(parts: Path, run: str, failure: Mapping[str, Any]) -> Mapping[str, Any]:
     """The last words of the rank that died."""
-    key = f"{run}/dies {one['attempt']}"
-    lines = records.lines(parts / f"rank-{one['rank']:05d}.jsonl")
+    key = f"{run}/dies {failure['attempt']}"
+    lines = records.lines(parts / f"rank-{failure['rank']:05d}.jsonl")
     return next(line for line in lines if line.get("key") == key)
 
 
-def _checkpoints(found: Records, since: int) -> Iterator[dict[str, Any]]:
-    for key, of in found.items():
+def _checkpoints(training: Records, since: int) -> Iterator[dict[str, Any]]:
+    for key, ranks in training.items():
         if key.startswith("checkpoint ") and int(key.split()[1]) >= since:
-            yield {"step": of[0]["step"], "at": of[0]["at"],
-                   "bytes": sum(rank["bytes"] for rank in of),
-                   "pieces": sum(rank["pieces"] for rank in of),
-                   **{part: max(rank.get(part, 0.0) for rank in of) for part in PARTS}}  # fmt: skip
+            yield {
+                "step": ranks[0]["step"],
+                "at": ranks[0]["at"],
+                "bytes": sum(rank["bytes"] for rank in ranks),
+                "pieces": sum(rank["pieces"] for rank in ranks),
+                **{part: max(rank.get(part, 0.0) for rank in ranks) for part in PARTS},
+            }
 
 
-def _all(how: Mapping[str, Any], each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How they were kept, and medians over all of them."""
-    said = {name: value for name, value in how.items() if name != "played"} | {"count": len(each)}
-    if not each:
-        return said
-    middle = {part: statistics.median(one[part] for one in each) for part in PARTS}
-    shown = [{name: value for name, value in one.items() if name != "at"} for one in each]
-    return said | {"bytes": each[-1]["bytes"], "seconds": middle, "each": shown}
+def _all(how: Mapping[str, Any], checkpoints: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How checkpoints were kept, and medians over all of them."""
+    fields = {name: value for name, value in how.items() if name != "played"}
+    fields["count"] = len(checkpoints)
+    if not checkpoints:
+        return fields
+    medians = {part: statistics.median(saved[part] for saved in checkpoints) for part in PARTS}
+    listed = [{name: value for name, value in saved.items() if name != "at"}
+              for saved in checkpoints]  # fmt: skip
+    return fields | {"bytes": checkpoints[-1]["bytes"], "seconds": medians, "each": listed}
 
 
-def _begun(found: Records, attempt: int, step: int) -> float | None:
-    """When a step began that this start of the ranks went through."""
+def _begun(training: Records, attempt: int, step: int) -> float | None:
+    """When a step began that was run after this start of the ranks."""
     for key in (f"again {attempt} step {step}", f"step {step}"):
-        for of in found.get(key, ()):
-            if of["start"] == attempt:
-                return float(of["at"])
+        for record in training.get(key, ()):
+            if record["start"] == attempt:
+                return float(record["at"])
     return None
 
 
-def _failure(found: Records, died: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
-    """A failure, from the death of a rank until the first step after it."""
-    attempt = one["attempt"]
-    known = {"rank": one["rank"], "step": one["step"], "at": one["at"],
-             "detection": one["noticed"] - died["at"]}  # fmt: skip
-    after = found.get(f"begin {attempt + 1}")
+def _failure(
+    training: Records, died: Mapping[str, Any], failure: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One failure, from the death of a rank until the first step after it."""
+    attempt = failure["attempt"]
+    fields = {"rank": failure["rank"], "step": failure["step"], "at": failure["at"],
+              "detection": failure["noticed"] - died["at"]}  # fmt: skip
+    after = training.get(f"begin {attempt + 1}")
     if after is None:  # it was the last that happened
-        return known
+        return fields
     begun, entered = (max(rank[name] for rank in after) for name in ("at", "entered"))
     loading = max(rank["load"].get("seconds", 0.0) for rank in after)
     first = max(1, after[0]["first"])
-    back = _begun(found, attempt, first) or died["began"]
-    return known | {
-        "restart": begun - one["noticed"],
-        "parts": {"ending": one["ended"] - one["noticed"], "starting": entered - one["ended"],
+    back = _begun(training, attempt, first) or died["began"]
+    return fields | {
+        "restart": begun - failure["noticed"],
+        "parts": {"ending": failure["ended"] - failure["noticed"],
+                  "starting": entered - failure["ended"],
                   "loading": loading, "building": begun - entered - loading},
         "from": first - 1,
         "passed": list(dict.fromkeys(why for rank in after for why in rank["load"]["passed"]))
@@ -126,38 +136,46 @@ def _failure(found: Records, died: Mapping[str, Any], one: Mapping[str, Any]) ->
 
 
 def _goodput(
-    found: Records, each: Sequence[Mapping[str, Any]], failures: Sequence[Mapping[str, Any]],
-    since: int,
+    training: Records, checkpoints: Sequence[Mapping[str, Any]],
+    failures: Sequence[Mapping[str, Any]], since: int,
 ) -> dict[str, float]:  # fmt: skip
     """Where the seconds of the whole training went."""
-    kept: dict[int, float] = {}
+    seconds_of_step: dict[int, float] = {}
     stamps, each_step = [], dict[tuple[int, int], tuple[float, float]]()
-    for key, of in found.items():  # of a step that was done twice the last counts
+    for key, ranks in training.items():  # of a step that was done twice the last counts
         named = re.fullmatch(r"(again \d+ )?step (\d+)", key)
-        if named and of[0]["start"] >= since:
-            number, began = int(named[2]), min(rank["at"] for rank in of)
-            kept[number] = max(rank["seconds"] for rank in of)
+        if named and ranks[0]["start"] >= since:
+            number, began = int(named[2]), min(rank["at"] for rank in ranks)
+            seconds_of_step[number] = max(rank["seconds"] for rank in ranks)
             stamps.append(began)
-            each_step[of[0]["start"], number] = began, kept[number]
-    ends = [rank["at"] for key, of in found.items() if key.startswith("end ") for rank in of]
+            each_step[ranks[0]["start"], number] = began, seconds_of_step[number]
+    ends = [
+        rank["at"] for key, ranks in training.items() if key.startswith("end ") for rank in ranks
+    ]
     if not ends or not stamps or max(ends) < max(stamps):
         return {}
     seconds = max(ends) - min(stamps)
     parts = {
-        "progress": sum(kept.values()),
-        "checkpoints": sum(one["blocking"] for one in each),
-        "lost": sum(one.get("again", {}).get("seconds", 0.0) for one in failures),
-        "detection": sum(one["detection"] for one in failures),
-        "restart": sum(one.get("restart", 0.0) for one in failures),
+        "progress": sum(seconds_of_step.values()),
+        "checkpoints": sum(entry["blocking"] for entry in checkpoints),
+        "lost": sum(entry.get("again", {}).get("seconds", 0.0) for entry in failures),
+        "detection": sum(entry["detection"] for entry in failures),
+        "restart": sum(entry.get("restart", 0.0) for entry in failures),
     }
     rest = {"other": seconds - sum(parts.values()), "share": parts["progress"] / seconds,
-            "between": _between(each_step, {one["step"] for one in each})}  # fmt: skip
-    return {"seconds": seconds, "steps": len(kept), "last": max(kept), **parts, **rest}
+            "between": _between(each_step, {entry["step"] for entry in checkpoints})}  # fmt: skip
+    return {
+        "seconds": seconds,
+        "steps": len(seconds_of_step),
+        "last": max(seconds_of_step),
+        **parts,
+        **rest,
+    }
 
 
 def _between(steps: Mapping[tuple[int, int], tuple[float, float]], saved: set[int]) -> float:
     """Seconds from the end of a step to the next, while the executor writes down what it took."""
-    found = [steps[start, number + 1][0] - began - took
+    gaps = [steps[start, number + 1][0] - began - took
              for (start, number), (began, took) in steps.items()
              if number not in saved and (start, number + 1) in steps]  # fmt: skip
-    return max(0.0, statistics.median(found)) if found else 0.0
+    return max(0.0, statistics.median(gaps)) if gaps else 0.0

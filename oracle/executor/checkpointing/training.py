@@ -1,4 +1,4 @@
-"""A rank's training steps with checkpoints between them, from the newest one that is there.
+"""Runs a rank's training steps from the newest checkpoint on, saving checkpoints between them.
 
 Every step is a step of one training: those that a failure undid are done again, and kept apart.
 """
@@ -17,7 +17,7 @@ from oracle.executor.checkpointing.keeping import Keeping, Planted
 from oracle.executor.checkpointing.loader import restore
 from oracle.executor.checkpointing.saver import Saver
 from oracle.executor.disk import kind_of
-from oracle.executor.hardware import said
+from oracle.executor.hardware import kernel_text
 from oracle.executor.loading.throttle import Throttle, played_of
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def trained(
-    rank: Rank, name: str, job: PlanRun, asked: Question, steps: TrainingSteps, entered: float,
-    again: bool,
+    rank: Rank, name: str, job: PlanRun, question: Question, steps: TrainingSteps, entered: float,
+    repeated: bool,
 ) -> bool:  # fmt: skip
-    """The timed steps from the newest checkpoint on; False when asked to stop."""
+    """Run the timed steps from the newest checkpoint on; False when asked to stop."""
     assert job.checkpoint
     keeping, start = Keeping(**job.checkpoint), int(rank.attempt.name.rpartition("-")[2])
     folder, state = Path(keeping.folder), steps.state
@@ -40,54 +40,54 @@ def trained(
         checkpoints.claim(folder)
         checkpoints.clear(folder)
     rank.agree(0)
-    at, load = None, dict[str, Any]()
-    if again or keeping.resume:
-        at, load = restore(rank, state, folder, throttle)
-    first = 1 - job.warm_up if at is None else at + 1
+    step_loaded, load = None, dict[str, Any]()
+    if repeated or keeping.resume:
+        step_loaded, load = restore(rank, state, folder, throttle)
+    first = 1 - job.warm_up if step_loaded is None else step_loaded + 1
     steps.begin(first - 1 + job.warm_up)
-    opened(rank, name, job, asked, steps, job.steps - _lacking(rank, name, first))
+    opened(rank, name, job, question, steps, job.steps - _lacking(rank, name, first))
     about = {"question": job.state_question(rank.size, rank.backend), "way": keeping.way}
     saver = Saver(rank, state, keeping, throttle, about)
     rank.record(f"{name}/begin {start}", entered=entered, at=time.time(), load=load, first=first,
-                **_where(rank, folder, throttle))  # fmt: skip
+                **_storage_facts(rank, folder, throttle))  # fmt: skip
     ended = time.perf_counter()
     for step in range(first, job.steps + 1):
         if not rank.go_on():
-            _kept(rank, name, start, saver.finish())
+            _record_saved(rank, name, start, saver.finish())
             return False
         began = time.time()
         if saver.thread and not saver.thread.is_alive():
-            _kept(rank, name, start, saver.finish())
+            _record_saved(rank, name, start, saver.finish())
         _arm(rank, name, job, steps, saver, step, (start, began))
         took, ended = timed(rank, steps, step, ended)
         if step > 0:
-            again = rank.finished(f"{name}/step {step}")
-            key = f"again {start} step {step}" if again else f"step {step}"
+            repeated = rank.finished(f"{name}/step {step}")
+            key = f"again {start} step {step}" if repeated else f"step {step}"
             rank.record(f"{name}/{key}", **took, at=began, start=start)
             if step % keeping.every == 0:
-                _kept(rank, name, start, saver.save(step))
+                _record_saved(rank, name, start, saver.save(step))
     stepped = time.time()
-    _kept(rank, name, start, saver.finish())
+    _record_saved(rank, name, start, saver.finish())
     rank.record(f"{name}/end {job.steps}", at=time.time(), stepped=stepped)
     return True
 
 
-def _where(rank: Rank, folder: Path, throttle: Throttle) -> dict[str, Any]:
-    """What checkpoints are written to, and by how many nodes."""
+def _storage_facts(rank: Rank, folder: Path, throttle: Throttle) -> dict[str, Any]:
+    """The file system that checkpoints are written to, and how many nodes write."""
     if played := throttle.played:
-        return {"file_system": "played", "nodes": -(-rank.size // played.each)}
-    kind = kind_of(folder.absolute(), said(Path("/proc/mounts")))
+        return {"file_system": "played", "nodes": -(-rank.size // played.ranks_per_node)}
+    kind = kind_of(folder.absolute(), kernel_text(Path("/proc/mounts")))
     return {"file_system": kind, "nodes": len(set(rank.hosts))}
 
 
 def _lacking(rank: Rank, name: str, first: int) -> int:
-    """Steps before the first that nobody's results hold: they ran elsewhere."""
+    """How many steps before the first have no results here: they ran elsewhere."""
     return sum(not rank.finished(f"{name}/step {step}") for step in range(1, first))
 
 
-def _kept(rank: Rank, name: str, start: int, found: Iterable[Mapping[str, Any]]) -> None:
-    for one in found:
-        rank.record(f"{name}/checkpoint {start} {one['step']}", **one)
+def _record_saved(rank: Rank, name: str, start: int, saved: Iterable[Mapping[str, Any]]) -> None:
+    for report in saved:
+        rank.record(f"{name}/checkpoint {start} {report['step']}", **report)
 
 
 def _arm(
@@ -95,19 +95,21 @@ def _arm(
     begun: tuple[int, float],
 ) -> None:  # fmt: skip
     """Watch where the rank is, and let it die where that is planted."""
-    mine = [one for one in (Planted(**each) for each in job.fail)
-            if (one.rank, one.step) == (rank.rank, step)]  # fmt: skip
+    planted_here = [failure for failure in (Planted(**fields) for fields in job.fail)
+            if (failure.rank, failure.step) == (rank.rank, step)]  # fmt: skip
 
-    def die(at: str) -> None:
+    def die(place: str) -> None:
         now = time.time()
-        rank.record(f"{name}/dies {begun[0]}", at=now, began=begun[1], step=step, place=at)
-        os.kill(os.getpid(), signal.SIGSTOP if at == "hang" else signal.SIGKILL)
+        rank.record(f"{name}/dies {begun[0]}", at=now, began=begun[1], step=step, place=place)
+        os.kill(os.getpid(), signal.SIGSTOP if place == "hang" else signal.SIGKILL)
 
-    def enter(phase: str, what: str) -> None:
-        rank.enter(phase, what, max(step, 0))
-        if phase == "backward" and (due := [one.at for one in mine if one.at != "checkpoint"]):
+    def enter(phase: str, label: str) -> None:
+        rank.enter(phase, label, max(step, 0))
+        if phase == "backward" and (
+            due := [failure.at for failure in planted_here if failure.at != "checkpoint"]
+        ):
             die(due[0])
 
     steps.wire.enter = enter
-    amid = any(one.at == "checkpoint" for one in mine)
+    amid = any(failure.at == "checkpoint" for failure in planted_here)
     saver.halfway = (lambda: die("checkpoint")) if amid else saver.halfway if saver.thread else None

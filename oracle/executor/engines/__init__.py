@@ -18,9 +18,9 @@ for _module in iter_modules(__path__):
 
 
 def engines() -> dict[str, Engine]:
-    """Name -> engine; one defined elsewhere is here the moment it exists."""
-    found = {cls.name: cls() for cls in concrete(Engine)}
-    return dict(sorted(found.items(), key=lambda one: (one[0] != "native", one[0])))
+    """All engines by name, the native one first; one defined elsewhere is among them."""
+    by_name = {cls.name: cls() for cls in concrete(Engine)}
+    return dict(sorted(by_name.items(), key=lambda item: (item[0] != "native", item[0])))
 
 
 __all__ = ["Engine", "engines"]

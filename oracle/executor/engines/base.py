@@ -31,7 +31,7 @@ class Engine(ABC):
     spares: ClassVar[bool] = True  # ranks that a plan has no use for may be there
 
     def refuses(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
-        """Reasons why it cannot run this; none where it can."""
+        """Reasons why it cannot run this job; none where it can."""
         for module in self.needs:
             if find_spec(module) is None:
                 yield f"{module} is not installed: `pip install {module}`"
@@ -66,7 +66,7 @@ class PyTorchEngine(Engine):
 
     @abstractmethod
     def build(self, setting: Setting, rate: float) -> Training:
-        """The model of a setting, wrapped, with its optimizer."""
+        """Wrap the model of a setting, and make its optimizer."""
 
     def steps(self, rank: Rank, job: PlanRun) -> Steps:
         from oracle.executor.pytorch.engine_steps import EngineSteps
@@ -99,25 +99,25 @@ class PyTorchEngine(Engine):
 
 
 def _degree(plan: Plan, *names: str) -> float:
-    """Devices along strategies together."""
-    found = 1.0
+    """The product of the degrees of some strategies."""
+    product = 1.0
     for name in names:
-        found *= float(plan.axis(name).degree[0, 0])
-    return found
+        product *= float(plan.axis(name).degree[0, 0])
+    return product
 
 
 def _of_software(job: PlanRun, usual: str, plan: Plan) -> Iterator[str]:
-    """What a software is priced with that nothing here does."""
+    """Reasons why a software's settings, though priced, cannot be run here."""
     from oracle.plan.launchable import software
 
-    said = software(job.software or usual)
-    if said.host.graphs != "none":
-        yield f"graphs={said.host.graphs} is priced but not run: kernels are launched one by one"
-    if said.kernels.norms == "fused":
+    words = software(job.software or usual)
+    if words.host.graphs != "none":
+        yield f"graphs={words.host.graphs} is priced but not run: kernels are launched one by one"
+    if words.kernels.norms == "fused":
         yield "norms=fused is priced but not run: batch norms are kernels of their own"
-    if said.kernels.attention == "unfused" and _degree(plan, "context") > 1:
+    if words.kernels.attention == "unfused" and _degree(plan, "context") > 1:
         yield "attention=unfused is not run with `context`, whose ring is of fused kernels"
-    stands = [said.convolution.stands(job.precision, extents) for extents in (2, 3)]
+    stands = [words.convolution.stands(job.precision, extents) for extents in (2, 3)]
     if "turned" in stands:
         yield "layout=turned is priced but not run: channels stand first, or last, in all layers"
     if "last" in stands and _degree(plan, "pipeline") > 1:
@@ -134,7 +134,7 @@ def _of_checkpoints(job: PlanRun, plan: Plan) -> Iterator[str]:
 
 
 def _of_model(model: Model) -> Iterator[str]:
-    """What of a model is not made of PyTorch's modules."""
+    """Reasons why a model cannot be made of PyTorch's modules."""
     from oracle.executor.supported import priced_only
 
     rows = model.rows
@@ -144,14 +144,20 @@ def _of_model(model: Model) -> Iterator[str]:
     native = {"mixtures of experts are": any(row.experts for row in rows),
               "attention to another sequence is": any(row.kind == "cross" for row in rows),
               "several losses are": sum(row.kind == "loss" for row in rows) > 1}  # fmt: skip
-    yield from (f"{what} run by the native engine at most" for what, here in native.items() if here)
+    yield from (
+        f"{subject} run by the native engine at most"
+        for subject, present in native.items()
+        if present
+    )
     yield from priced_only(model)
 
 
 def _of_batch(plan: Plan) -> Iterator[str]:
-    """Replicas whose gradients are averaged have as many samples, in whole micro-batches."""
+    """Why replicas, whose gradients are averaged, would have unequal micro-batches."""
     replicas = _degree(plan, "data", "sharded")
-    pieces = float(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
+    from oracle.executor.schedule import micro_batches
+
+    pieces = micro_batches(plan)
     batch = float(plan.batch[0, 0])
     if batch % (replicas * pieces):
         yield f"{batch:g} samples are not {replicas * pieces:g} alike micro-batches"

@@ -42,13 +42,13 @@ class Dtensor(Fsdp2):
         network = setting.network()
         split(setting, network)
         remake(network, setting.remade)
-        apart = setting.degree("data", "sharded", "context") > 1
-        accounts = sharded(setting, network) if apart else []
+        shards = setting.degree("data", "sharded", "context") > 1
+        accounts = sharded(setting, network) if shards else []
         return Training(setting, [network], network, optimizer_of(setting, network, rate), accounts)
 
 
 def _uneven(model: Model, p: int, sequence: bool, parts: int) -> Iterator[str]:
-    """What DTensor cannot cut into p alike parts; of tokens here is one of so many `parts`."""
+    """Rows that DTensor cannot cut into p equal parts, tokens being cut into `parts` already."""
     if not model.tokens.all():
         yield "`tensor` is run for models whose rows are all of tokens"
         return
@@ -67,9 +67,9 @@ def _uneven(model: Model, p: int, sequence: bool, parts: int) -> Iterator[str]:
 
 
 def _uncut(model: Model, p: int) -> Iterator[str]:
-    """What PyTorch's ring cannot run of tokens that are cut over p devices."""
-    found = find_spec("torch")
-    if found and found.origin and not (Path(found.origin).parent / RING).is_dir():
+    """Reasons why PyTorch's ring cannot run tokens that are cut over p devices."""
+    torch_spec = find_spec("torch")
+    if torch_spec and torch_spec.origin and not (Path(torch_spec.origin).parent / RING).is_dir():
         yield "`context` is run by PyTorch 2.13's ring attention, which the one here has not got"
     rows = model.rows
     if not model.tokens.all() or not (rows[0].given.tokens or rows[0].kind == "embedding"):

@@ -28,8 +28,8 @@ class Fsdp2(PyTorchEngine):
 
     def unsupported(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
         yield from super().unsupported(job, model, plan)
-        both = plan.axis("sharded").degree[0, 0] > 1 and plan.axis("data").degree[0, 0] > 1
-        if both and plan.axis("data").zero[0, 0]:
+        nested = plan.axis("sharded").degree[0, 0] > 1 and plan.axis("data").degree[0, 0] > 1
+        if nested and plan.axis("data").zero[0, 0]:
             yield "`sharded` is not run inside `data` with zero above 0"
 
     def build(self, setting: Setting, rate: float) -> Training:

@@ -30,7 +30,7 @@ class Native(Engine):
         if job.precision not in DTYPES:
             yield f"{job.precision} is not run; {', '.join(DTYPES)} are"
         yield from unsupported(model, plan)
-        away, best = Away.of(plan), plan.axis("recompute").word("mode") == "best"
+        away, best = Away.from_plan(plan), plan.axis("recompute").word("mode") == "best"
         if (best or away.activations) and not job.units:
             what_for = "recompute:best" if best else "offload of activations"
             yield f"{what_for} is a choice of each unit that nobody made: name a --system"

@@ -1,4 +1,4 @@
-"""Samples are read for real: by threads that read ahead, from where a mode of reading says.
+"""Reads samples for real, by threads that read ahead, in one of several modes.
 
 samples    the files of a data set, and which bytes of them a sample is; made ones too
 files      bytes of files, with or without the page cache

@@ -1,4 +1,4 @@
-"""Bytes of files of samples, and what of them is left in the page cache.
+"""Reads and writes files of samples, and pushes them out of the page cache.
 
 Only regular files are opened, and never through a symbolic link: a folder of samples may be of
 other people.
@@ -20,26 +20,26 @@ _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def listed(folder: Path) -> list[tuple[str, int]]:
-    """(path, bytes) of all regular files below a folder, by name; hidden ones and links are not."""
-    found: list[tuple[str, int]] = []
+    """(path, bytes) of all regular files below a folder, by name, without hidden ones and links."""
+    files: list[tuple[str, int]] = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(place, name)
-            what = os.lstat(path)
-            if name.startswith(".") or not stat.S_ISREG(what.st_mode) or not what.st_size:
+            status = os.lstat(path)
+            if name.startswith(".") or not stat.S_ISREG(status.st_mode) or not status.st_size:
                 continue
-            found.append((path, what.st_size))
-            if len(found) > MOST:
+            files.append((path, status.st_size))
+            if len(files) > MOST:
                 raise refusal(str(folder), f"more than {MOST:,} files", "name a smaller folder")
-    if not found:
+    if not files:
         raise refusal(str(folder), "there is no file in it", "name a folder of samples", "E100")
-    return found
+    return files
 
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A file descriptor of a regular file."""
+    """Open a regular file; its descriptor."""
     handle = os.open(path, os.O_RDONLY | _SAFELY)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -52,17 +52,17 @@ def opened(path: str) -> Iterator[int]:
 def read(path: str, runs: Sequence[tuple[int, int]]) -> bytes:
     """The bytes of some runs (offset, length) of a file, one after the other."""
     with opened(path) as handle:
-        return b"".join(_run(handle, path, at, count) for at, count in runs)
+        return b"".join(_run(handle, path, offset, count) for offset, count in runs)
 
 
-def _run(handle: int, path: str, at: int, count: int) -> bytes:
+def _run(handle: int, path: str, offset: int, count: int) -> bytes:
     parts = []
     while count > 0:
-        part = os.pread(handle, min(count, PIECE), at)
+        part = os.pread(handle, min(count, PIECE), offset)
         if not part:
             raise OSError(f"{path} ends before its samples do")
         parts.append(part)
-        at, count = at + len(part), count - len(part)
+        offset, count = offset + len(part), count - len(part)
     return b"".join(parts)
 
 
@@ -80,7 +80,7 @@ def dropped(path: str) -> bool:
 
 
 def write(path: Path, content: bytes) -> None:
-    """A new file, on the disk before this returns, so that it can be pushed out of memory."""
+    """Write a new file and flush it to disk, so that it can be pushed out of memory."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     handle = os.open(path, flags, 0o600)
     try:

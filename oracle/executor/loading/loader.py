@@ -47,10 +47,10 @@ class Loader(Generic[T]):
                 self._moved.wait()
             if self._failed is not None:
                 raise self._failed
-            found = self._made.pop(number)
+            samples = self._made.pop(number)
             del self._left[number]
             self.last = self._asked.pop(number)
-        return [one for one in found if one is not None], time.perf_counter() - began
+        return [sample for sample in samples if sample is not None], time.perf_counter() - began
 
     def close(self) -> None:
         """Let the threads end after what they are reading."""
@@ -64,14 +64,14 @@ class Loader(Generic[T]):
         while (turn := self._turn()) is not None:
             number, place, sample = turn
             try:
-                made = self.fetch(sample)
+                content = self.fetch(sample)
             except BaseException as error:  # the step that waits is told, whatever it was
                 with self._moved:
                     self._failed = self._failed or error
                     self._moved.notify_all()
                 return
             with self._moved:
-                self._made[number][place] = made
+                self._made[number][place] = content
                 self._left[number] -= 1
                 if not self._left[number]:
                     self._moved.notify_all()
@@ -86,9 +86,9 @@ class Loader(Generic[T]):
                         self._asked[number] = self.batch(number)
                         self._left[number] = len(self._asked[number])
                         self._made[number] = [None] * len(self._asked[number])
-                    asked = self._asked[number]
-                    last = place + 1 == len(asked)
+                    samples = self._asked[number]
+                    last = place + 1 == len(samples)
                     self._next = (number + 1, 0) if last else (number, place + 1)
-                    return number, place, asked[place]
+                    return number, place, samples[place]
                 self._moved.wait()
         return None

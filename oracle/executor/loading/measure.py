@@ -1,4 +1,4 @@
-"""Files a second of a folder, by threads: cold, warm, their first bytes, and names alone.
+"""Measures a folder's files a second by threads: cold, warm, first bytes, and names alone.
 
 All ranks read at once, each its part of the files; a host's threads are those of all its ranks. A
 file is pushed out of the page cache before it is read cold; where the kernel says that it is still
@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.disk import RAM, SHARED, kind_of
-from oracle.executor.hardware import said, usable_cores
+from oracle.executor.hardware import kernel_text, usable_cores
 from oracle.executor.launch import TIMEOUT, Outcome, Say, launch, silent
 from oracle.executor.loading import files, samples
 from oracle.executor.loading.throttle import Throttle, played_of
+from oracle.executor.question import PACKAGE, installed
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -44,7 +45,7 @@ def measure_storage(
     made: Mapping[str, Any] | None = None, played: Sequence[Any] | None = None,
     ranks: int | None = None, timeout: float = TIMEOUT, backend: str = "gloo", say: Say = silent,
 ) -> tuple[Outcome, list[dict[str, Any]]]:  # fmt: skip
-    """Measure a folder, or one that is filled first and emptied again; write `out`."""
+    """Measure a folder, filled before and emptied after if asked for; write `out`."""
     arguments = {"folder": folder, "seconds": seconds, "threads": list(threads),
                  "made": dict(made) if made else None,
                  "played": list(played) if played else None}  # fmt: skip
@@ -57,117 +58,121 @@ def measure_storage(
         return outcome, []
     lines = [*records.lines(parts / "rank-00000.jsonl")]
     header = next(line["header"] for line in lines if line["key"] == "header")
-    found = [line["sample"] for line in lines if "sample" in line]
-    records.write_lines(out, [{MARK: 1, **header}, *found, {"end": "complete"}])
-    return outcome, found
+    samples_measured = [line["sample"] for line in lines if "sample" in line]
+    records.write_lines(out, [{MARK: 1, **header}, *samples_measured, {"end": "complete"}])
+    return outcome, samples_measured
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
-    """Measure; run by each rank."""
-    folder, made = Path(arguments["folder"]), arguments["made"]
-    if made and rank.rank == 0:
+    """Measure a folder; run by each rank."""
+    folder, made_spec = Path(arguments["folder"]), arguments["made"]
+    if made_spec and rank.rank == 0:
         rank.enter("start", "making samples")
-        rank.say(f"making {made['samples']} files")
+        rank.say(f"making {made_spec['samples']} files")
         shutil.rmtree(folder, ignore_errors=True)
-        samples.make(folder, samples.Made(**made))
+        samples.make(folder, samples.Made(**made_spec))
     rank.agree(0)
     try:
         _measure(rank, arguments, folder)
     finally:
-        if made and rank.rank == 0:
+        if made_spec and rank.rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class Round:
-    """What is measured: whole files, their first bytes or names; by how many threads, cold?"""
+    """One thing to measure: what of files, by how many threads, cold or warm."""
 
-    what: str
+    kind: str
     threads: int
     cold: bool
     seconds: float  # of one of its rounds
 
     @property
     def words(self) -> str:
-        return f"{self.what}, {self.threads} threads{'' if self.cold else ', warm'}"
+        return f"{self.kind}, {self.threads} threads{'' if self.cold else ', warm'}"
 
 
 def rounds(seconds: float, counts: Sequence[int], warm: bool) -> list[Round]:
-    """All that is measured, in a time."""
-    asked = [(what, count, True) for count in counts for what in ("files", "first", "stat")]
-    asked += [("files", counts[-1], False)] if warm else []
-    each = min(seconds / len(asked) / ROUNDS, LONGEST)
-    return [Round(what, count, cold, each) for what, count, cold in asked]
+    """All that is measured in a time."""
+    kinds = [(kind, count, True) for count in counts for kind in ("files", "first", "stat")]
+    kinds += [("files", counts[-1], False)] if warm else []
+    round_seconds = min(seconds / len(kinds) / ROUNDS, LONGEST)
+    return [Round(kind, count, cold, round_seconds) for kind, count, cold in kinds]
 
 
 def _measure(rank: Rank, arguments: Mapping[str, Any], folder: Path) -> None:
-    kind = kind_of(folder.absolute(), said(Path("/proc/mounts")))
+    kind = kind_of(folder.absolute(), kernel_text(Path("/proc/mounts")))
     played = played_of(arguments["played"])
-    found = files.listed(folder)
-    mine = (found[rank.rank :: rank.size] or found)[:MOST]
-    nodes, here = len(set(rank.hosts)), rank.ranks_per_host
+    listed = files.listed(folder)
+    files_here = (listed[rank.rank :: rank.size] or listed)[:MOST]
+    nodes, ranks_per_node = len(set(rank.hosts)), rank.ranks_per_host
     if played is not None:  # ranks are its nodes
-        nodes, here = -(-rank.size // played.each), played.each
+        nodes, ranks_per_node = -(-rank.size // played.ranks_per_node), played.ranks_per_node
     if rank.rank == 0:
         machine = {"ranks": rank.size, "nodes": nodes, "cores": usable_cores()}
-        header = {"tool": f"oracle {version()}", "date": date.today().isoformat(),
+        header = {"tool": f"oracle {installed(PACKAGE)}", "date": date.today().isoformat(),
                   "kind": "shared" if played or kind in SHARED else "local",
                   "file_system": "played" if played else kind, "machine": machine}  # fmt: skip
         rank.record("header", header=header)
     cores = max(1, usable_cores() // max(1, rank.ranks_per_host))
     throttle = Throttle(played, rank.attempt, rank.rank, rank.size)
-    asked = rounds(arguments["seconds"], arguments["threads"] or doubled(cores), played is None)
-    for number, one in enumerate(asked, 1):
+    planned = rounds(arguments["seconds"], arguments["threads"] or doubled(cores), played is None)
+    for number, measurement in enumerate(planned, 1):
         if not rank.go_on():
             return
-        rank.enter("measure", one.words, number)
-        rank.say(f"{number}/{len(asked)} {one.words}")
-        rates, mean, served = _rounds(rank, one, mine, _work(one.what, throttle))
+        rank.enter("measure", measurement.words, number)
+        rank.say(f"{number}/{len(planned)} {measurement.words}")
+        rates, mean, served = _rounds(
+            rank, measurement, files_here, _work(measurement.kind, throttle)
+        )
         if rank.rank == 0:
-            rank.record(f"{one.what} {one.threads} {one.cold}", sample={
-                "operation": "stat" if one.what == "stat" else "files",
+            rank.record(f"{measurement.kind} {measurement.threads} {measurement.cold}", sample={
+                "operation": "stat" if measurement.kind == "stat" else "files",
                 "per_second": statistics.median(rates), "size": mean,
-                "threads": one.threads * here, "nodes": nodes, "repeats": rates,
+                "threads": measurement.threads * ranks_per_node, "nodes": nodes, "repeats": rates,
                 "cached": played is None and (served or kind in RAM),
             })  # fmt: skip
 
 
 def _rounds(
-    rank: Rank, one: Round, mine: Sequence[tuple[str, int]], work: Work
+    rank: Rank, measurement: Round, files_here: Sequence[tuple[str, int]], work: Work
 ) -> tuple[list[float], float, bool]:
     """(operations a second of all ranks in each round, bytes of one, whether memory served)."""
-    rates, sizes, cached = [], [], not one.cold
+    rates, sizes, cached = [], [], not measurement.cold
     for turn in range(ROUNDS):
-        first = turn * len(mine) // ROUNDS
-        asked = [*mine[first:], *mine[:first]]
-        if not one.cold and not turn:
-            _run(asked, one.threads, work, one.seconds)  # into memory
-        if one.cold and one.what != "stat":
-            cached |= stayed(asked) > FEW * len(asked)
+        first = turn * len(files_here) // ROUNDS
+        turned = [*files_here[first:], *files_here[:first]]
+        if not measurement.cold and not turn:
+            _run(turned, measurement.threads, work, measurement.seconds)  # into memory
+        if measurement.cold and measurement.kind != "stat":
+            cached |= stayed(turned) > FEW * len(turned)
         rank.agree(0)
-        done, spent = _run(asked, one.threads, work, one.seconds)
-        moved = [min(size, FIRST if one.what == "first" else size) for _, size in asked[:done]]
+        done, spent = _run(turned, measurement.threads, work, measurement.seconds)
+        moved = [
+            min(size, FIRST if measurement.kind == "first" else size) for _, size in turned[:done]
+        ]
         rates.append(_all(rank, done / spent))
         sizes.append(statistics.mean(moved))
-    return rates, 0.0 if one.what == "stat" else statistics.mean(sizes), cached
+    return rates, 0.0 if measurement.kind == "stat" else statistics.mean(sizes), cached
 
 
-def stayed(asked: Sequence[tuple[str, int]]) -> int:
+def stayed(paths_and_sizes: Sequence[tuple[str, int]]) -> int:
     """How many files are still in memory after they were pushed out of it."""
-    left = [path for path, _ in asked if not files.dropped(path)]
+    left = [path for path, _ in paths_and_sizes if not files.dropped(path)]
     return sum(not files.dropped(path) for path in left)
 
 
-def doubled(most: int) -> list[int]:
-    """1, 2, 4 … and four times the cores: threads that wait take none."""
-    found = [1]
-    while found[-1] < 4 * most:
-        found.append(2 * found[-1])
-    return found
+def doubled(cores: int) -> list[int]:
+    """Numbers of threads: 1, 2, 4 … up to four times the cores, since waiting takes no core."""
+    counts = [1]
+    while counts[-1] < 4 * cores:
+        counts.append(2 * counts[-1])
+    return counts
 
 
-def _work(what: str, throttle: Throttle) -> Work:
-    def whole(path: str, size: int) -> None:
+def _work(kind: str, throttle: Throttle) -> Work:
+    def whole_file(path: str, size: int) -> None:
         throttle.shared(size)
         files.read(path, [(0, size)])
 
@@ -179,11 +184,11 @@ def _work(what: str, throttle: Throttle) -> Work:
         throttle.named(1)
         os.lstat(path)
 
-    return {"files": whole, "first": first, "stat": stat}[what]
+    return {"files": whole_file, "first": first, "stat": stat}[kind]
 
 
 def _run(
-    asked: Sequence[tuple[str, int]], threads: int, work: Work, seconds: float
+    paths_and_sizes: Sequence[tuple[str, int]], threads: int, work: Work, seconds: float
 ) -> tuple[int, float]:
     """(files that were done, seconds) of so many threads, until the time or the files are up.
 
@@ -191,27 +196,27 @@ def _run(
     """
     done: list[int] = []
     failed: list[BaseException] = []
-    turn, lock = iter(asked), threading.Lock()
+    turn, lock = iter(paths_and_sizes), threading.Lock()
     began = time.perf_counter()
 
     def run() -> None:
         try:
             while True:
                 with lock:
-                    one = next(turn, None)
+                    entry = next(turn, None)
                 late = time.perf_counter() - began > seconds and len(done) >= LEAST
-                if one is None or late or failed:
+                if entry is None or late or failed:
                     return
-                work(*one)
+                work(*entry)
                 done.append(1)
         except BaseException as error:
             failed.append(error)
 
     crew = [threading.Thread(target=run) for _ in range(threads)]
-    for one in crew:
-        one.start()
-    for one in crew:
-        one.join()
+    for thread in crew:
+        thread.start()
+    for thread in crew:
+        thread.join()
     if failed:
         raise failed[0]
     return len(done), max(time.perf_counter() - began, 1e-9)
@@ -222,13 +227,6 @@ def _all(rank: Rank, rate: float) -> float:
     import torch
     import torch.distributed as dist
 
-    seen = torch.tensor([rate], dtype=torch.float64)
-    dist.all_reduce(seen, group=rank.control)
-    return float(seen.item())
-
-
-def version() -> str:
-    """Of this package."""
-    from oracle.executor.collectives import oracle_version
-
-    return oracle_version()
+    total = torch.tensor([rate], dtype=torch.float64)
+    dist.all_reduce(total, group=rank.control)
+    return float(total.item())

@@ -1,4 +1,4 @@
-"""What one rank of a plan reads, and passes on to those that share its samples.
+"""Reads the samples of one rank, and passes them on to the ranks that share them.
 
 Of the ranks that share a sample one reads it and hands to each of the others what that works on;
 in the mode `spatial` each rank of a grid reads its own part. Ranks of later stages of a pipeline
@@ -44,7 +44,7 @@ FREE = 4  # of the memory that is free, the part that ranks keep samples in unle
 
 @dataclass(frozen=True)
 class Data:
-    """What is read in a run, and how."""
+    """Which data a run reads, and how."""
 
     folder: str
     mode: str = "shared"
@@ -57,8 +57,8 @@ class Data:
     played: Sequence[Any] | None = None  # of `throttle.Played`: storage that is played
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What results belong to; folders are no part of it."""
+    def question_fields(self) -> dict[str, Any]:
+        """The fields that results depend on; folders are none of them."""
         return {"mode": self.mode, "threads": self.threads, "prefetch": self.prefetch,
                 "shuffle": self.shuffle, "cache": self.cache,
                 "made": dict(self.made) if self.made else None,
@@ -76,8 +76,8 @@ class Share:
     grid: Sequence[int] = ()  # parts of a sample along its extents; () where it is whole
 
     @classmethod
-    def of(cls, local: LocalModel) -> Share:
-        """That of the native engine's part of a model."""
+    def of_local_model(cls, local: LocalModel) -> Share:
+        """The share of the native engine's part of a model."""
         grid = local.cuts.grid if local.spaced(-1) else ()
         return cls(local.mesh, local.graph, local.batch, local.samples, grid)
 
@@ -96,33 +96,33 @@ class SampleReader:
         if self.slabs and not share.grid:
             raise NotSupported("`--reading spatial` where the plan does not cut the input")
         sharing = [axis for axis in self.mesh.degrees if axis not in (*SPLITS, "pipeline")]
-        apart = [axis for axis in sharing if not (self.slabs and axis == "spatial")]
-        self.group = self.mesh.group(apart).members
+        sharing_axes = [axis for axis in sharing if not (self.slabs and axis == "spatial")]
+        self.group = self.mesh.group(sharing_axes).members
         self.needs = self.mesh.taking_part and self.mesh.at["pipeline"] == 0
         self.reads = self.needs and self.group[0] == rank.rank
         self.begin, self.end = share.samples
-        found = samples.of_folder(Path(data.folder))
-        self.found = samples.of_shape(found, self.shape)
+        in_folder = samples.of_folder(Path(data.folder))
+        self.found = samples.of_shape(in_folder, self.shape)
         if len(self.found) < self.share.batch:
-            what = f"{len(self.found)} samples, and a batch of {self.share.batch}"
-            raise refusal("data", what, "more samples, or a smaller --batch")
-        if self.slabs and any(not one.dtype for one in self.found.samples):
+            problem = f"{len(self.found)} samples, and a batch of {self.share.batch}"
+            raise refusal("data", problem, "more samples, or a smaller --batch")
+        if self.slabs and any(not sample.dtype for sample in self.found.samples):
             raise NotSupported("`--reading spatial` of files that are no arrays (.npy)")
-        self.readers = [r for r in range(self.mesh.size) if self._reads(r, apart)]
+        self.readers = [r for r in range(self.mesh.size) if self._reads(r, sharing_axes)]
         first = {**self.mesh.at, **dict.fromkeys((*sharing, "pipeline"), 0)}
         # those that have samples of their own, and which of them this rank is one of
-        own = [r for r in range(self.mesh.size) if self._reads(r, sharing)]
-        self.groups, self.number = len(own), own.index(self.mesh.rank_at(first))
+        distinct = [r for r in range(self.mesh.size) if self._reads(r, sharing)]
+        self.groups, self.number = len(distinct), distinct.index(self.mesh.rank_at(first))
         self.loader: Loader[tuple[Tensor, int]] | None = None
         self._known: tuple[int, list[int]] | None = None  # an epoch, and its order of samples
         self._prepare()
 
-    def _reads(self, rank: int, apart: Sequence[str]) -> bool:
-        at = self.mesh.coordinates(rank)
-        return at["pipeline"] == 0 and all(at[axis] == 0 for axis in apart)
+    def _reads(self, rank: int, sharing_axes: Sequence[str]) -> bool:
+        coordinates = self.mesh.coordinates(rank)
+        return coordinates["pipeline"] == 0 and all(coordinates[axis] == 0 for axis in sharing_axes)
 
     def _prepare(self) -> None:
-        """Stage what the mode stages, meet the others, and begin to read ahead."""
+        """Stage what the mode stages, meet the other ranks, and begin to read ahead."""
         rank, data = self.rank, self.data
         played = played_of(data.played)
         throttle = Throttle(played, rank.attempt, rank.rank, rank.size)
@@ -135,18 +135,18 @@ class SampleReader:
             self.source.room = data.cache or available() / FREE / rank.ranks_per_host
         began = time.perf_counter()
         if self.reads:
-            self.source.prepare(self._told)
+            self.source.prepare(self._report_staging)
         if self.source.stores:
             self._meet(throttle)
         rank.agree(0)
         if self.reads:
-            self.source.share(self._told)
+            self.source.share(self._report_staging)
         rank.agree(0)
         self.staging = time.perf_counter() - began
         if self.reads:
             self.loader = Loader(self.fetch, self._next, data.threads, data.prefetch)
 
-    def _told(self, sample: int) -> None:
+    def _report_staging(self, sample: int) -> None:
         if sample % 64 == 0:
             self.rank.enter("staging", f"sample {sample}", sample)
 
@@ -158,14 +158,14 @@ class SampleReader:
         alone = len(set(rank.hosts)) == 1
         text, store = b"", None
         if self.reads and isinstance(self.source, Staged):
-            store = Store(self.source.held, throttle, bytes(word.tolist()), alone)
+            store = Store(self.source.sample_for_others, throttle, bytes(word.tolist()), alone)
             self.source.store = store
             host = "127.0.0.1" if alone else os.environ.get("ORACLE_ADDRESS") or os.uname().nodename
             text = f"{host} {store.port}".encode()[:ADDRESS]
-        mine = torch.frombuffer(bytearray(text.ljust(ADDRESS)), dtype=torch.uint8)
-        seen = [torch.empty(ADDRESS, dtype=torch.uint8) for _ in range(rank.size)]
-        dist.all_gather(seen, mine, group=rank.control)
-        peers = [bytes(seen[r].tolist()).decode().split() for r in self.readers]
+        packed = torch.frombuffer(bytearray(text.ljust(ADDRESS)), dtype=torch.uint8)
+        texts = [torch.empty(ADDRESS, dtype=torch.uint8) for _ in range(rank.size)]
+        dist.all_gather(texts, packed, group=rank.control)
+        peers = [bytes(texts[r].tolist()).decode().split() for r in self.readers]
         if store:
             store.meet([(host, int(port)) for host, port in peers])
 
@@ -178,18 +178,18 @@ class SampleReader:
         """The samples of this rank in a step: another order each epoch, the same on every rank."""
         count, size = len(self.found), self.share.batch
         if self.data.shuffle == "global":
-            epoch, at = divmod(step, max(1, count // size))
+            epoch, position = divmod(step, max(1, count // size))
             order = self._order(range(count), epoch)
-            return [order[(at * size + k) % count] for k in range(self.begin, self.end)]
-        own = range(*deal(count, self.groups)[self.number])
-        each = self.end - self.begin
-        epoch, at = divmod(step, max(1, len(own) // each))
-        order = self._order(own, epoch)
-        return [order[(at * each + k) % len(order)] for k in range(each)]
+            return [order[(position * size + k) % count] for k in range(self.begin, self.end)]
+        kept_here = range(*deal(count, self.groups)[self.number])
+        samples_here = self.end - self.begin
+        epoch, position = divmod(step, max(1, len(kept_here) // samples_here))
+        order = self._order(kept_here, epoch)
+        return [order[(position * samples_here + k) % len(order)] for k in range(samples_here)]
 
-    def _order(self, of: range, epoch: int) -> list[int]:
+    def _order(self, numbers: range, epoch: int) -> list[int]:
         if self._known is None or self._known[0] != epoch:
-            order = list(of)
+            order = list(numbers)
             random.Random(1_000_003 * self.seed + epoch).shuffle(order)
             self._known = (epoch, order)
         return self._known[1]
@@ -202,57 +202,57 @@ class SampleReader:
         grid = self.share.grid
         if not grid:
             return [(0, n) for n in extents]
-        index, at = self.mesh.coordinates(rank)["spatial"], list[int]()
+        index, place = self.mesh.coordinates(rank)["spatial"], list[int]()
         for q in reversed(grid):
-            index, here = divmod(index, q)
-            at.insert(0, here)
-        parts = zip(extents, grid, at, strict=False)
+            index, coordinate = divmod(index, q)
+            place.insert(0, coordinate)
+        parts = zip(extents, grid, place, strict=False)
         return [deal(n, q)[i] for n, q, i in parts]
 
-    def _part(self, whole: Tensor, rank: int) -> Tensor:
-        """Of whole samples what a rank works on."""
+    def _part(self, values: Tensor, rank: int) -> Tensor:
+        """The part of complete samples that a rank works on."""
         for i, (low, high) in enumerate(self.box(rank) if self.share.grid else ()):
-            whole = whole.narrow(2 + i, low, high - low)
-        return whole
+            values = values.narrow(2 + i, low, high - low)
+        return values
 
     # --- a step --------------------------------------------------------------------------
 
     def load(self) -> dict[str, float]:
-        """Read the samples of the next step; seconds that were waited, files and bytes read."""
+        """Read the samples of the next step; the seconds waited, files and bytes read."""
         if not self.needs:
             return {"seconds": 0.0, "files": 0, "bytes": 0}
-        own = self._part(self.x[self.begin : self.end], self.rank.rank)
+        part = self._part(self.x[self.begin : self.end], self.rank.rank)
         files, nbytes = 0, 0
         if self.loader is not None:
-            found, waited = self.loader.take()
-            files, nbytes = len(found), sum(count for _, count in found)
-            whole = torch.stack([values for values, _ in found])
-            own.copy_(whole if self.slabs else self._part(whole, self.rank.rank))
+            read_samples, waited = self.loader.take()
+            files, nbytes = len(read_samples), sum(count for _, count in read_samples)
+            values = torch.stack([values for values, _ in read_samples])
+            part.copy_(values if self.slabs else self._part(values, self.rank.rank))
             began = time.perf_counter()
-            self._pass_on(own if self.slabs else whole)
+            self._pass_on(part if self.slabs else values)
             waited += time.perf_counter() - began
         else:
-            here = torch.empty(own.shape, dtype=own.dtype)
+            received = torch.empty(part.shape, dtype=part.dtype)
             began = time.perf_counter()
-            dist.recv(here, self.group[0], group=self.rank.control)
+            dist.recv(received, self.group[0], group=self.rank.control)
             waited = time.perf_counter() - began
-            own.copy_(here)
+            part.copy_(received)
         return {"seconds": waited, "files": files, "bytes": nbytes}
 
-    def _pass_on(self, whole: Tensor) -> None:
-        parts = [(whole if self.slabs else self._part(whole, other)).contiguous()
-                 for other in self.group[1:]]  # fmt: skip
+    def _pass_on(self, values: Tensor) -> None:
+        parts = [(values if self.slabs else self._part(values, peer)).contiguous()
+                 for peer in self.group[1:]]  # fmt: skip
         throttle = self.source.throttle
         sent = []
-        for part, other in zip(parts, self.group[1:], strict=True):
+        for part, peer in zip(parts, self.group[1:], strict=True):
             throttle.sent(part.numel() * part.element_size())
-            sent.append(dist.isend(part, other, group=self.rank.control))
-        for one in sent:
-            if one is not None:
-                one.wait()
+            sent.append(dist.isend(part, peer, group=self.rank.control))
+        for send in sent:
+            if send is not None:
+                send.wait()
 
     def fetch(self, number: int) -> tuple[Tensor, int]:
-        """A sample, or the part of it that is read alone, as numbers of the model; its bytes."""
+        """Read a sample, or a part of it, as numbers of the model; with its bytes."""
         content = self.source.fetch(number)
         extents = [high - low for low, high in self.box(self.rank.rank)] if self.slabs else []
         shape = (*self.shape[: len(self.shape) - len(extents)], *extents)

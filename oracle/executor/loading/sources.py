@@ -1,4 +1,4 @@
-"""Where samples come from, as the modes of reading have it.
+"""Where samples come from, in each mode of reading.
 
 shared    from their files, and out of the page cache again
 cached    the same, but for what this rank's memory keeps: those that came first, while it has room
@@ -31,7 +31,7 @@ SPARE = 1.05  # times what is staged, that must be free
 
 @dataclass(frozen=True)
 class Place:
-    """Which of the ranks that read this is, and where it may keep samples."""
+    """The number of this rank among those that read, and where it may keep samples."""
 
     number: int
     readers: int
@@ -40,38 +40,42 @@ class Place:
 
     def part(self, count: int, number: int | None = None) -> range:
         """The samples that a reader keeps."""
-        mine = self.number if number is None else number
-        return range(*deal(count, self.readers)[mine])
+        reader = self.number if number is None else number
+        return range(*deal(count, self.readers)[reader])
 
     def owner(self, count: int, sample: int) -> int:
-        each, more = divmod(count, self.readers)
-        wide = (each + 1) * more
-        return sample // (each + 1) if sample < wide else more + (sample - wide) // max(each, 1)
+        share, remainder = divmod(count, self.readers)
+        in_larger = (share + 1) * remainder
+        return (
+            sample // (share + 1)
+            if sample < in_larger
+            else remainder + (sample - in_larger) // max(share, 1)
+        )
 
 
 class Source:
-    """Samples from the files themselves."""
+    """Reads samples from the files themselves."""
 
     stores = False  # whether it serves others
 
     def __init__(self, data: SampleSet, throttle: Throttle, place: Place, box: Box | None) -> None:
         self.data, self.throttle, self.place, self.box = data, throttle, place, box
 
-    def prepare(self, said: Callable[[int], None]) -> None:
-        """What is done once, before the first step; `said` is told of each sample."""
+    def prepare(self, report: Callable[[int], None]) -> None:
+        """Do what is done once before the first step; `report` is called with each sample."""
 
-    def share(self, said: Callable[[int], None]) -> None:
-        """What is done once after all ranks have prepared."""
+    def share(self, report: Callable[[int], None]) -> None:
+        """Do what is done once after all ranks have prepared."""
 
     def fetch(self, sample: int) -> bytes:
         return self.from_files(sample)
 
     def from_files(self, sample: int) -> bytes:
-        one = self.data.samples[sample]
-        where = runs(one, self.box)
-        self.throttle.shared(float(sum(count for _, count in where)))
-        content = files.read(one.path, where)
-        files.dropped(one.path)
+        located = self.data.samples[sample]
+        byte_runs = runs(located, self.box)
+        self.throttle.shared(float(sum(count for _, count in byte_runs)))
+        content = files.read(located.path, byte_runs)
+        files.dropped(located.path)
         return content
 
     def close(self) -> None:
@@ -79,30 +83,30 @@ class Source:
 
 
 class Cached(Source):
-    """And from memory, while it has room."""
+    """Reads samples from files, and keeps them in memory while it has room."""
 
     room = 0.0
 
     def __init__(self, data: SampleSet, throttle: Throttle, place: Place, box: Box | None) -> None:
         super().__init__(data, throttle, place, box)
         self.known: dict[int, bytes] = {}
-        self.held = 0
+        self.bytes_cached = 0
         self._moved = threading.Lock()
 
     def fetch(self, sample: int) -> bytes:
-        found = self.known.get(sample)
-        if found is not None:
-            return found
-        found = self.from_files(sample)
+        content = self.known.get(sample)
+        if content is not None:
+            return content
+        content = self.from_files(sample)
         with self._moved:
-            if sample not in self.known and self.held + len(found) <= self.room:
-                self.known[sample] = found
-                self.held += len(found)
-        return found
+            if sample not in self.known and self.bytes_cached + len(content) <= self.room:
+                self.known[sample] = content
+                self.bytes_cached += len(content)
+        return content
 
 
 class Staged(Source):
-    """From the rank's own folder."""
+    """Reads samples from the rank's own folder, to which they are copied first."""
 
     @property
     def stores(self) -> bool:  # type: ignore[override]
@@ -110,24 +114,26 @@ class Staged(Source):
 
     store: Store | None = None
 
-    def prepare(self, said: Callable[[int], None]) -> None:
+    def prepare(self, report: Callable[[int], None]) -> None:
         self.place.folder.mkdir(parents=True)
-        kept = range(len(self.data)) if self.place.everywhere else self.place.part(len(self.data))
-        self.enough(kept)
+        samples_kept = (
+            range(len(self.data)) if self.place.everywhere else self.place.part(len(self.data))
+        )
+        self.enough(samples_kept)
         for sample in self.place.part(len(self.data)):
             self.keep(sample, self.from_files(sample))
-            said(sample)
+            report(sample)
 
-    def enough(self, kept: Sequence[int]) -> None:
-        """Refuse to fill a disk."""
-        need = SPARE * sum(self.data.samples[k].nbytes for k in kept)
+    def enough(self, samples_kept: Sequence[int]) -> None:
+        """Refuse to stage more than the disk has room for."""
+        need = SPARE * sum(self.data.samples[k].nbytes for k in samples_kept)
         free = os.statvfs(self.place.folder)
         have = free.f_bavail * free.f_frsize
         if need > have:
-            what = f"staging takes {need:.3g} bytes, and {have:.3g} are free"
-            raise refusal(str(self.place.folder), what, "another --stage FOLDER")
+            problem = f"staging takes {need:.3g} bytes, and {have:.3g} are free"
+            raise refusal(str(self.place.folder), problem, "another --stage FOLDER")
 
-    def share(self, said: Callable[[int], None]) -> None:
+    def share(self, report: Callable[[int], None]) -> None:
         if not self.stores:
             return
         assert self.store is not None
@@ -136,28 +142,28 @@ class Staged(Source):
             owner = (self.place.number + step) % self.place.readers
             for sample in self.place.part(count, owner):
                 self.keep(sample, self.store.get(owner, sample))
-                said(sample)
+                report(sample)
 
     def path(self, sample: int) -> Path:
         return self.place.folder / f"{sample:08d}"
 
     def keep(self, sample: int, content: bytes) -> None:
-        self.throttle.kept(len(content))
+        self.throttle.local_write(len(content))
         files.write(self.path(sample), content)
 
     def fetch(self, sample: int) -> bytes:
-        return self.own(sample)
+        return self.staged_sample(sample)
 
-    def own(self, sample: int) -> bytes:
-        """A sample that lies here."""
+    def staged_sample(self, sample: int) -> bytes:
+        """Read a sample from this rank's own folder."""
         nbytes = self.data.samples[sample].nbytes
-        self.throttle.disk(nbytes)
+        self.throttle.local_read(nbytes)
         content = files.read(str(self.path(sample)), [(0, nbytes)])
         files.dropped(str(self.path(sample)))
         return content
 
-    def held(self, sample: int) -> bytes | None:
-        """The same for others, who pass on what was read once: no disk is asked again."""
+    def sample_for_others(self, sample: int) -> bytes | None:
+        """Read a sample for other ranks; its reading is not played a second time."""
         if sample not in self.place.part(len(self.data)):
             return None
         return files.read(str(self.path(sample)), [(0, self.data.samples[sample].nbytes)])
@@ -171,28 +177,28 @@ class Staged(Source):
 
 
 class Striped(Staged):
-    """From the folders of all ranks."""
+    """Reads samples from the folders of all ranks, each of which stages a part."""
 
     @property
     def stores(self) -> bool:  # type: ignore[override]
         return self.place.readers > 1
 
-    def enough(self, kept: Sequence[int]) -> None:
+    def enough(self, samples_kept: Sequence[int]) -> None:
         super().enough(self.place.part(len(self.data)))
 
-    def share(self, said: Callable[[int], None]) -> None:
-        """Nothing: samples are asked for when they are needed."""
+    def share(self, report: Callable[[int], None]) -> None:
+        """Share nothing: samples are asked for when they are needed."""
 
     def fetch(self, sample: int) -> bytes:
         owner = self.place.owner(len(self.data), sample)
         if owner == self.place.number:
-            return self.own(sample)
+            return self.staged_sample(sample)
         assert self.store is not None
         return self.store.get(owner, sample)
 
-    def held(self, sample: int) -> bytes | None:
-        mine = sample in self.place.part(len(self.data))
-        return self.own(sample) if mine else None
+    def sample_for_others(self, sample: int) -> bytes | None:
+        in_own_part = sample in self.place.part(len(self.data))
+        return self.staged_sample(sample) if in_own_part else None
 
 
 MODES: dict[str, type[Source]] = {

@@ -24,10 +24,10 @@ Held = Callable[[int], bytes | None]
 
 
 class Store:
-    """What one rank serves, and how it asks the others."""
+    """Serves one rank's samples, and asks the other ranks for theirs."""
 
-    def __init__(self, held: Held, throttle: Throttle, word: bytes, alone: bool) -> None:
-        self.held, self.throttle, self.word = held, throttle, word
+    def __init__(self, content_of: Held, throttle: Throttle, word: bytes, alone: bool) -> None:
+        self.content_of, self.throttle, self.word = content_of, throttle, word
         self.listener = socket.create_server(("127.0.0.1" if alone else "", 0), backlog=256)
         self.port = int(self.listener.getsockname()[1])
         self.peers: list[tuple[str, int]] = []
@@ -37,7 +37,7 @@ class Store:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def meet(self, peers: Sequence[tuple[str, int]]) -> None:
-        """Where each of the ranks that hold samples listens."""
+        """Learn where each of the ranks that hold samples listens."""
         self.peers = list(peers)
 
     # --- serving -------------------------------------------------------------------------
@@ -59,7 +59,7 @@ class Store:
             connection.settimeout(None)
             while self.open:
                 (number,) = _NUMBER.unpack(_exactly(connection, _NUMBER.size))
-                content = self.held(number)
+                content = self.content_of(number)
                 if content is None:
                     connection.sendall(_NUMBER.pack(NOT_HERE))
                     continue
@@ -70,7 +70,7 @@ class Store:
     # --- asking --------------------------------------------------------------------------
 
     def get(self, owner: int, number: int) -> bytes:
-        """A sample from who holds it."""
+        """A sample from the rank that holds it."""
         connection = self._to(owner)
         self.throttle.sent(0)  # the request's way
         connection.sendall(_NUMBER.pack(number))
@@ -80,21 +80,21 @@ class Store:
         return _exactly(connection, length)
 
     def _to(self, owner: int) -> socket.socket:
-        known: dict[int, socket.socket] = self._mine.__dict__.setdefault("known", {})
-        if owner not in known:
+        connections: dict[int, socket.socket] = self._mine.__dict__.setdefault("known", {})
+        if owner not in connections:
             connection = socket.create_connection(self.peers[owner], timeout=PATIENCE)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sendall(self.word)
-            known[owner] = connection
+            connections[owner] = connection
             self._sockets.append(connection)
-        return known[owner]
+        return connections[owner]
 
     def close(self) -> None:
         """Stop serving; threads that wait on a connection end with it."""
         self.open = False
-        for one in (self.listener, *self._sockets):
+        for endpoint in (self.listener, *self._sockets):
             with contextlib.suppress(OSError):
-                one.close()
+                endpoint.close()
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

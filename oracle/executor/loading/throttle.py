@@ -1,4 +1,4 @@
-"""Limits of a storage that is played on this machine: each rank waits as a node of it would.
+"""Plays the limits of a storage on this machine: each rank waits as a node of it would.
 
     reserve    t = max(now, free) + amount / rate;  free = t              wait until t
 
@@ -28,17 +28,17 @@ _DOUBLE = struct.Struct("d")
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What is played: the storage of a system, how its nodes are joined, and who is on which."""
+    """The storage of a system that is played, how its nodes are joined, and where ranks are."""
 
     shared: SharedFiles | None
     local: Disk | None
     ports: float = 0.0  # B/s out of a node; 0: as fast as it goes
     latency: float = 0.0
-    each: int = 1  # ranks of a node
+    ranks_per_node: int = 1  # ranks of a node
 
 
 class Clock:
-    """Times in a file that all ranks map, each a limit's next free moment."""
+    """A file that all ranks map: the next free moment of each limit."""
 
     def __init__(self, path: Path, count: int) -> None:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -47,14 +47,14 @@ class Clock:
         self._mine = threading.Lock()
 
     def reserve(self, slot: int, seconds: float) -> float:
-        """The moment at which so many seconds of work are done, after all that came before."""
-        at = slot * _DOUBLE.size
+        """Reserve so many seconds of work after all that came before; the moment it is done."""
+        offset = slot * _DOUBLE.size
         with self._mine:
             fcntl.lockf(self._handle, fcntl.LOCK_EX)
             try:
-                (free,) = _DOUBLE.unpack_from(self._map, at)
+                (free,) = _DOUBLE.unpack_from(self._map, offset)
                 done: float = max(time.monotonic(), free) + seconds
-                _DOUBLE.pack_into(self._map, at, done)
+                _DOUBLE.pack_into(self._map, offset, done)
             finally:
                 fcntl.lockf(self._handle, fcntl.LOCK_UN)
         return done
@@ -76,7 +76,7 @@ NODE, DISK, PORT, WRITE = range(4)
 
 
 class Throttle:
-    """Waits of one rank; without anything played, none."""
+    """Makes one rank wait for the storage that is played, if any is."""
 
     def __init__(
         self, played: Played | None = None, folder: Path | None = None, rank: int = 0, size: int = 1
@@ -85,20 +85,20 @@ class Throttle:
         if played is None or folder is None:
             self.played = None
             return
-        self.node, nodes = rank // played.each, -(-size // played.each)
+        self.node, nodes = rank // played.ranks_per_node, -(-size // played.ranks_per_node)
         self.clock = Clock(folder / "throttle", FIRST + 4 * nodes)
 
     def _slot(self, which: int) -> int:
         return FIRST + 4 * self.node + which
 
     def named(self, count: float) -> None:
-        """Operations on names alone."""
+        """Wait for operations on names alone."""
         limits = self.played.shared if self.played else None
         if limits is not None and limits.metadata:
             until(self.clock.reserve(NAMING, count / limits.metadata))
 
     def shared(self, nbytes: float) -> None:
-        """A file of those that all share, or a part of it: opened, read and closed."""
+        """Wait for a shared file, or a part of it, to be opened, read and closed."""
         limits = self.played.shared if self.played else None
         if limits is None:
             return
@@ -113,21 +113,21 @@ class Throttle:
             done.append(begun + nbytes * (limits.streams or 1) / limits.per_node)
         until(max(done))
 
-    def disk(self, nbytes: float) -> None:
-        """A read from the node's own disks."""
+    def local_read(self, nbytes: float) -> None:
+        """Wait for a read from the node's own disks."""
         limits = self.played.local if self.played else None
         if limits is not None:
             time.sleep(limits.open or 0.0)
             until(self.clock.reserve(self._slot(DISK), nbytes / limits.read))
 
-    def kept(self, nbytes: float) -> None:
-        """A write to the node's own disks."""
+    def local_write(self, nbytes: float) -> None:
+        """Wait for a write to the node's own disks."""
         limits = self.played.local if self.played else None
         if limits is not None and limits.write:
             until(self.clock.reserve(self._slot(WRITE), nbytes / limits.write))
 
     def writing(self, nbytes: float) -> float:
-        """The moment at which so many bytes are written: to shared files, else to own disks."""
+        """Reserve a write to shared files, else to own disks; the moment it is done."""
         if self.played is None:
             return 0.0
         shared, local = self.played.shared, self.played.local
@@ -140,22 +140,22 @@ class Throttle:
         return done
 
     def sent(self, nbytes: float, messages: int = 1) -> None:
-        """Bytes out of the node."""
+        """Wait for bytes to leave the node."""
         if self.played is not None and self.played.ports:
             until(self.clock.reserve(self._slot(PORT), nbytes / self.played.ports)
                   + messages * self.played.latency)  # fmt: skip
 
 
-def played_of(said: Sequence[object] | None) -> Played | None:
-    """What was handed to a rank as JSON."""
-    if said is None:
+def played_of(fields: Sequence[object] | None) -> Played | None:
+    """The storage to play that a rank was handed as JSON."""
+    if fields is None:
         return None
-    shared, local, ports, latency, each = said
+    shared, local, ports, latency, ranks_per_node = fields
     assert isinstance(ports, int | float)
     assert isinstance(latency, int | float)
-    assert isinstance(each, int)
+    assert isinstance(ranks_per_node, int)
     return Played(
         SharedFiles(**shared) if isinstance(shared, dict) else None,
         Disk(**local) if isinstance(local, dict) else None,
-        ports, latency, each,
+        ports, latency, ranks_per_node,
     )  # fmt: skip

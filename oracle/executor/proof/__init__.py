@@ -1,4 +1,4 @@
-"""Proof on the machine at hand that what the executor does there is right, and how fast it is.
+"""Proves on the machine at hand that the executor works right, and measures how fast it is.
 
 plans      plans of two to eight ranks, of every strategy and of pairs of them
 models     small models, that such plans can cut

@@ -1,4 +1,4 @@
-"""Every exchange delivers what it should: known numbers are sent, and what arrives is looked at."""
+"""Proves that every exchange delivers what it should: known numbers are sent and compared."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MOST = 2**24  # elements of all ranks together
 
 
 def groups(ranks: int) -> list[GroupShape]:
-    """All ranks; halves, and every other rank, where there are enough."""
-    found = [GroupShape(ranks)]
+    """Shapes of groups to try: all ranks; halves, and every other rank, where there are enough."""
+    shapes = [GroupShape(ranks)]
     if ranks >= 4 and ranks % 2 == 0:
-        found += [GroupShape(ranks // 2, 1, 2), GroupShape(ranks // 2, 2, 2)]
-    return found
+        shapes += [GroupShape(ranks // 2, 1, 2), GroupShape(ranks // 2, 2, 2)]
+    return shapes
 
 
 def wrong(rank: Rank, groups: ProcessGroups, operation: str, count: int) -> int:
@@ -37,12 +37,12 @@ def wrong(rank: Rank, groups: ProcessGroups, operation: str, count: int) -> int:
 
 
 def _numbers(count: int, source: int, begin: int = 0) -> Tensor:
-    """Whole numbers that say whose they are and in which order; exact when ranks are summed."""
+    """Whole numbers that tell their sender and their order; exact when ranks are summed."""
     order = torch.arange(begin, begin + count) % 97
     return (order + 100 * (source % 8 + 1)).to(torch.float32)
 
 
-def _each(groups: ProcessGroups, count: int, begin: int = 0) -> list[Tensor]:
+def _numbers_of_group(groups: ProcessGroups, count: int, begin: int = 0) -> list[Tensor]:
     """The numbers of every rank of a group."""
     return [_numbers(count, i, begin) for i in range(groups.shape.size)]
 
@@ -50,7 +50,7 @@ def _each(groups: ProcessGroups, count: int, begin: int = 0) -> list[Tensor]:
 def _allreduce(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
     buffer = _numbers(count, place).to(rank.device)
     dist.all_reduce(buffer, group=groups.mine)
-    return buffer, torch.stack(_each(groups, count)).sum(0)
+    return buffer, torch.stack(_numbers_of_group(groups, count)).sum(0)
 
 
 def _reduce_scatter(
@@ -58,15 +58,15 @@ def _reduce_scatter(
 ) -> tuple[Tensor, Tensor]:
     p = groups.shape.size
     part = torch.empty(count, device=rank.device)
-    whole = _numbers(count * p, place).to(rank.device)
-    newest("reduce_scatter_single", "reduce_scatter_tensor")(part, whole, group=groups.mine)
-    return part, torch.stack(_each(groups, count, place * count)).sum(0)
+    full = _numbers(count * p, place).to(rank.device)
+    newest("reduce_scatter_single", "reduce_scatter_tensor")(part, full, group=groups.mine)
+    return part, torch.stack(_numbers_of_group(groups, count, place * count)).sum(0)
 
 
 def _allgather(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
-    whole = torch.empty(count * groups.shape.size, device=rank.device)
-    gather(whole, _numbers(count, place).to(rank.device), groups.mine)
-    return whole, torch.cat(_each(groups, count))
+    gathered = torch.empty(count * groups.shape.size, device=rank.device)
+    gather(gathered, _numbers(count, place).to(rank.device), groups.mine)
+    return gathered, torch.cat(_numbers_of_group(groups, count))
 
 
 def _broadcast(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
@@ -78,37 +78,43 @@ def _broadcast(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tup
 
 def _alltoall(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
     p = groups.shape.size
-    made = torch.empty(count * p, device=rank.device)
-    dist.all_to_all_single(made, _numbers(count * p, place).to(rank.device), group=groups.mine)
-    return made, torch.cat(_each(groups, count, place * count))
+    incoming = torch.empty(count * p, device=rank.device)
+    dist.all_to_all_single(incoming, _numbers(count * p, place).to(rank.device), group=groups.mine)
+    return incoming, torch.cat(_numbers_of_group(groups, count, place * count))
 
 
 def _sendrecv(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
-    """Each to the next, the last to the first."""
+    """Each rank sends to the next, the last to the first."""
     p = groups.shape.size
-    made = torch.empty(count, device=rank.device)
-    given = _numbers(count, place).to(rank.device)
+    incoming = torch.empty(count, device=rank.device)
+    outgoing = _numbers(count, place).to(rank.device)
     if p > 1:
-        _at_once(groups, [(given, (place + 1) % p)], [(made, (place - 1) % p)])
-    return (made if p > 1 else given), _numbers(count, (place - 1) % p)
+        _at_once(groups, [(outgoing, (place + 1) % p)], [(incoming, (place - 1) % p)])
+    return (incoming if p > 1 else outgoing), _numbers(count, (place - 1) % p)
 
 
 def _halo(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
-    """Each swaps with the neighbours it has."""
-    others = [other for other in (place - 1, place + 1) if 0 <= other < groups.shape.size]
-    given = _numbers(count, place).to(rank.device)
-    made = [torch.empty(count, device=rank.device) for _ in others]
-    if others:
-        pairs = list(zip(made, others, strict=True))
-        _at_once(groups, [(given, other) for other in others], pairs)
-    return torch.cat([given, *made]), torch.cat([_numbers(count, i) for i in (place, *others)])
+    """Each rank swaps with the neighbours that it has."""
+    neighbours = [
+        neighbour for neighbour in (place - 1, place + 1) if 0 <= neighbour < groups.shape.size
+    ]
+    outgoing = _numbers(count, place).to(rank.device)
+    incoming = [torch.empty(count, device=rank.device) for _ in neighbours]
+    if neighbours:
+        pairs = list(zip(incoming, neighbours, strict=True))
+        _at_once(groups, [(outgoing, neighbour) for neighbour in neighbours], pairs)
+    return torch.cat([outgoing, *incoming]), torch.cat(
+        [_numbers(count, i) for i in (place, *neighbours)]
+    )
 
 
 def _at_once(
-    groups: ProcessGroups, given: list[tuple[Tensor, int]], made: list[tuple[Tensor, int]]
+    groups: ProcessGroups, outgoing: list[tuple[Tensor, int]], incoming: list[tuple[Tensor, int]]
 ) -> None:
-    """Send and receive as one group of calls, which no order can stop."""
-    going, coming = ([(groups.members[i], tensor) for tensor, i in some] for some in (given, made))
+    """Send and receive as one group of calls, which cannot block in any order."""
+    going, coming = (
+        [(groups.members[i], tensor) for tensor, i in messages] for messages in (outgoing, incoming)
+    )
     together(going, coming, groups.mine)()
 
 

@@ -1,4 +1,4 @@
-"""The ranks at hand are proved: exchanges, plans of every strategy, and rates, within some time."""
+"""Proves the ranks at hand: exchanges, plans of every strategy, and rates, within some time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 120.0  # that it may take, of which plans get what exchanges and rates
 
 @dataclass(frozen=True)
 class Proof:
-    """What was tried on the ranks at hand."""
+    """The results of a proof on the ranks at hand."""
 
     ranks: int
     nodes: int
@@ -43,9 +43,9 @@ def prove(
                   timeout=timeout, backend=backend, say=say, host=host)  # fmt: skip
 
 
-def found(parts: Path) -> Proof:
-    """The records of all ranks, joined."""
-    from oracle.executor.proof.equality import apart
+def proof_of(parts: Path) -> Proof:
+    """The proof that the records of all ranks make together."""
+    from oracle.executor.proof.equality import difference
 
     facts = next(records.lines(parts / "rank-00000.jsonl"))["facts"]
     by_key = records.of_all_ranks(parts, facts["ranks"])
@@ -58,7 +58,7 @@ def found(parts: Path) -> Proof:
     return Proof(
         facts["ranks"], facts["nodes"], facts["device"], facts["backend"],
         {name: sum(rank["wrong"] for rank in ranks) for name, ranks in kinds["exchange"].items()},
-        {name: apart(ranks) for name, ranks in kinds["plan"].items()},
+        {name: difference(ranks) for name, ranks in kinds["plan"].items()},
         int(by_key["untried"][0]["count"]) if "untried" in by_key else 0,
         min((rank["rate"] for rank in memory), default=0.0),
         {name: min(rank["rate"] for rank in ranks) for name, ranks in kinds["rate"].items()},
@@ -66,7 +66,7 @@ def found(parts: Path) -> Proof:
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
-    """Try what is not tried yet; run by each rank."""
+    """Try all that is not tried yet; run by each rank."""
     from oracle.executor.collectives import facts
 
     until = time.monotonic() + arguments["seconds"]
@@ -83,14 +83,16 @@ def _exchanges(rank: Rank) -> None:
 
     rank.say("exchanges, and what arrives")
     for shape in groups(rank.size):
-        made = ProcessGroups(rank, shape)
+        process_groups = ProcessGroups(rank, shape)
         for operation in EXCHANGES:
             key = f"exchange {operation} in groups of {shape.size}"
             key += f", {shape.stride} apart" if shape.stride > 1 else ""
             if rank.finished(key):
                 continue
             rank.enter("measure", key)
-            rank.record(key, wrong=sum(wrong(rank, made, operation, count) for count in COUNTS))
+            rank.record(
+                key, wrong=sum(wrong(rank, process_groups, operation, count) for count in COUNTS)
+            )
 
 
 def _rates(rank: Rank) -> None:
@@ -111,34 +113,34 @@ def _rates(rank: Rank) -> None:
 
 
 def _plans(rank: Rank, until: float) -> None:
-    """Plans against one device, while there is time for one more like the slowest so far."""
+    """Try plans against one device while time is left for one like the slowest so far."""
     from oracle.executor.proof.equality import trained
 
-    wanted, slow = list(_wanted(rank.size)), 0.0
-    for number, (name, model, text) in enumerate(wanted):
+    trials, slow = list(_trials(rank.size)), 0.0
+    for number, (name, model, text) in enumerate(trials):
         key = f"plan {name} {text}"
         if rank.finished(key):
             continue
         left = until - time.monotonic()
         if rank.agree(float(left < slow)) > 0 or not rank.go_on():
-            rank.record("untried", count=len(wanted) - number)
+            rank.record("untried", count=len(trials) - number)
             return
         if number % 10 == 0:
-            rank.say(f"{number + 1}/{len(wanted)} plans against one device, {left:.0f} s left")
+            rank.say(f"{number + 1}/{len(trials)} plans against one device, {left:.0f} s left")
         rank.enter("measure", f"{name} {text}", number + 1)
         began = time.monotonic()
         rank.record(key, **trained(rank, model, text, BATCH))
         slow = max(slow, rank.agree(time.monotonic() - began))
 
 
-def _wanted(ranks: int) -> Iterator[tuple[str, Any, str]]:
-    """(model's name, model, plan), the models by turns."""
+def _trials(ranks: int) -> Iterator[tuple[str, Any, str]]:
+    """(model's name, model, plan) of every trial, the models by turns."""
     from itertools import zip_longest
 
     from oracle.executor.proof.plans import plans
     from oracle.models.model import model
 
-    each = [[(name, what, text) for text in plans(model(what), BATCH, ranks)]
-            for name, what in MODELS.items()]  # fmt: skip
-    for turn in zip_longest(*each):
-        yield from (one for one in turn if one)
+    trials_of_model = [[(name, spec, text) for text in plans(model(spec), BATCH, ranks)]
+            for name, spec in MODELS.items()]  # fmt: skip
+    for turn in zip_longest(*trials_of_model):
+        yield from (trial for trial in turn if trial)

@@ -17,47 +17,49 @@ DEGREES = (2, 4, 8)
 
 
 def plans(model: Model, batch: int, ranks: int) -> list[str]:
-    """Those that the executor can run of a model on so many ranks, and that change nothing."""
-    wanted = dict.fromkeys(_wanted(model, min(ranks, DEGREES[-1])))
-    return [text for text in wanted if _can_run(model, text, batch, ranks)]
+    """Plans of a model on so many ranks that the executor can run and that change nothing."""
+    candidates = dict.fromkeys(_candidates(model, min(ranks, DEGREES[-1])))
+    return [text for text in candidates if _can_run(model, text, batch, ranks)]
 
 
-def _wanted(model: Model, ranks: int) -> Iterator[str]:
-    """The plain ones of all strategies first, for where time is short."""
+def _candidates(model: Model, ranks: int) -> Iterator[str]:
+    """Plans to try, plain ones of all strategies first, for where time is short."""
     wide = [new for new in strategies().values() if new.degrees]
     for degree in DEGREES:
         yield from (_split(new, degree) for new in wide if degree <= ranks)
     for new in strategies().values():
         if not new.degrees:
-            yield from (f"{new.name}:{said.partition('=')[2]}" for said in _knobs(new, model))
+            yield from (
+                f"{new.name}:{knob_text.partition('=')[2]}" for knob_text in _knobs(new, model)
+            )
     if ranks >= 4:
         yield from (f"{_split(a, 2)} {_split(b, 2)}" for a, b in combinations(wide, 2))
     for new in wide if ranks > 1 else ():
-        yield from (f"{_split(new, 2)},{said}" for said in _knobs(new, model))
+        yield from (f"{_split(new, 2)},{knob_text}" for knob_text in _knobs(new, model))
     if ranks >= 8:
         yield from (" ".join(_split(new, 2) for new in three) for three in combinations(wide, 3))
 
 
 def _split(new: type[Strategy], degree: int) -> str:
-    """A strategy at a degree; stages get as many micro-batches, experts replicas to lie on."""
+    """The text of a strategy at a degree, with micro-batches or replicas where it needs them."""
     cut = "".join(f",{knob}={degree}" for knob in new.batch_knobs() if knob == "segments")
-    own = f"{new.name}:{degree}{cut}"
-    return own if new.multiplies else f"data:{degree} {own}"
+    text = f"{new.name}:{degree}{cut}"
+    return text if new.multiplies else f"data:{degree} {text}"
 
 
 def _knobs(new: type[Strategy], model: Model) -> Iterator[str]:
     """Each knob at each of its words but the plain one, and that changes nothing learned.
 
-    Texts that a knob takes beside its words, such as parts of layers, are run by nobody here.
+    Texts that a knob takes beside its words, such as parts of layers, are not tried.
     """
     for tried in (new.tries(model), new.resorts(model)):
         for knob, values in tried.items():
-            words, plain = _of(new, knob)
+            words, plain = _words_and_plain(new, knob)
             yield from (f"{knob}={words[int(value)]}" for value in values
                         if value != plain and value < len(words))  # fmt: skip
 
 
-def _of(new: type[Strategy], knob: str) -> tuple[tuple[str, ...], float]:
+def _words_and_plain(new: type[Strategy], knob: str) -> tuple[tuple[str, ...], float]:
     """The words of a knob, and the number of the plain one."""
     field: Any = new.__dataclass_fields__[knob]
     return field.metadata.get("words", ()), float(field.default)
@@ -68,8 +70,8 @@ def _can_run(model: Model, text: str, batch: int, ranks: int) -> bool:
         plan = parse(text, float(batch))
     except SpecError:
         return False
-    beside = {axis.name: axis for axis in plan.axes}
-    rules = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
-    chosen = plan.axis("recompute").word("mode") == "best" or Away.of(plan).activations
+    axes_by_name = {axis.name: axis for axis in plan.axes}
+    rules = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, axes_by_name)]
+    chosen = plan.axis("recompute").word("mode") == "best" or Away.from_plan(plan).activations
     fits = int(plan.devices[0, 0]) <= ranks and all(rule.wanted <= rule.allowed for rule in rules)
     return fits and not chosen and not unsupported(model, plan)

@@ -1,4 +1,4 @@
-"""Bytes a second of the memory and of exchanges, as far as a look says whether they are right."""
+"""Bytes a second of the memory and of exchanges, exact enough to see whether they are right."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ OPERATIONS = ("allreduce", "sendrecv")
 
 def memory(rank: Rank) -> float:
     """Bytes a second of a + b into c, all ranks at once."""
-    here = hardware()
+    machine = hardware()
     if rank.device.type == "cuda":
-        one = torch.cuda.get_device_properties(rank.device)
-        cache, room = getattr(one, "L2_cache_size", 0), one.total_memory
+        gpu = torch.cuda.get_device_properties(rank.device)
+        cache, room = getattr(gpu, "L2_cache_size", 0), gpu.total_memory
     else:
-        cache, room = here["processor"]["cache"], here["memory"] / rank.ranks_per_host
+        cache, room = machine["processor"]["cache"], machine["memory"] / rank.ranks_per_host
     return copied(rank, Tensors(rank.device, cache), room)
 
 
 def exchanged(rank: Rank, groups: ProcessGroups, operation: str) -> float:
-    """Bytes a second that a rank sends in a large exchange of all ranks, by its ring's share."""
+    """Bytes a second that a rank sends in a large exchange of all ranks."""
     p, size = groups.shape.size, LARGE[rank.backend]
     call, nbytes = CALLS[operation](rank, groups, size)
     sent = nbytes * (2 * (p - 1) / p if operation == "allreduce" else 1.0)
-    each = []
+    seconds = []
     for _ in range(REPEATS + 2):
         dist.barrier(group=rank.control)
         began = time.perf_counter()
         call()
         if rank.device.type == "cuda":
             torch.cuda.synchronize()
-        each.append(rank.agree(time.perf_counter() - began))
-    return sent / statistics.median(each[2:])
+        seconds.append(rank.agree(time.perf_counter() - began))
+    return sent / statistics.median(seconds[2:])

@@ -1,4 +1,4 @@
-"""Steps of a plan under an engine of PyTorch's, on one rank."""
+"""Steps of a plan on one rank, by an engine of PyTorch's."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ RATE = 1e-4
 
 
 class EngineSteps(TrainingSteps):
-    """Steps of one plan under an engine of PyTorch's."""
+    """The steps of one plan by an engine of PyTorch's."""
 
     def __init__(
         self, rank: Rank, job: PlanRun, build: Callable[[Setting, float], Training]
     ) -> None:
         super().__init__(rank, job)
         self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
-        told = software(job.software)
-        torch.backends.cudnn.allow_tf32 = told.kernels.tf32 != "none"
-        torch.backends.cuda.matmul.allow_tf32 = told.kernels.tf32 == "all"
-        self.setting = Setting(job, self.graph, self.plan, self.wire, rank.device, told,
+        stack = software(job.software)
+        torch.backends.cudnn.allow_tf32 = stack.kernels.tf32 != "none"
+        torch.backends.cuda.matmul.allow_tf32 = stack.kernels.tf32 == "all"
+        self.setting = Setting(job, self.graph, self.plan, self.wire, rank.device, stack,
                                self.stages)  # fmt: skip
         x, target = inputs(self.graph, job.batch, job.seed, DTYPES[job.precision])
-        self.x, self.own = x if job.data else x[:0], self.setting.held(x).to(rank.device)
-        self.target = self.setting.held(target).to(rank.device)
+        self.x, self.x_held = x if job.data else x[:0], self.setting.held_part(x).to(rank.device)
+        self.target = self.setting.held_part(target).to(rank.device)
         self.setting.mesh.size()  # all ranks make its groups, and those of `context`
         self.wire.mesh.group(("context",))
         self.training = build(self.setting, RATE) if self.setting.takes_part else None
@@ -49,16 +49,16 @@ class EngineSteps(TrainingSteps):
         return Share(self.wire.mesh, self.graph, self.job.batch, self.setting.samples)
 
     def alive(self) -> dict[str, float]:
-        """Bytes that this rank keeps from step to step, by kind, after a first one."""
+        """Bytes that this rank keeps from step to step, by kind, after a first step."""
         if not self.training:
             return {}
         self.step()
-        return self.training.kept()
+        return self.training.kept_bytes()
 
     def step(self) -> dict[str, float]:
         assert self.training
         waited = self.waited()
         if self.reader:
-            self.own = arrived(self.setting.held(self.x), self.rank.device)
-        self.training.step(self.own, self.target)
+            self.x_held = arrived(self.setting.held_part(self.x), self.rank.device)
+        self.training.step(self.x_held, self.target)
         return {"reading": waited}

@@ -16,7 +16,7 @@ from oracle.models.layers import Norm
 
 
 class RowModule(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """A row that has weights of its own, or none."""
+    """The module of a row, with weights or without."""
 
     tokens: Tensor | None = None  # numbers of those that are held here; None: of all
 
@@ -51,7 +51,7 @@ class Product(nn.Linear):  # type: ignore[misc]
 
 
 class Normalisation(RowModule):
-    """A norm with the statistics of this device's samples; `layer` and `rms` of tokens apart."""
+    """A norm with the statistics of this device's samples."""
 
     weight: nn.Parameter
     bias: nn.Parameter | None
@@ -61,7 +61,7 @@ class Normalisation(RowModule):
 
 
 class Lookup(nn.Embedding):  # type: ignore[misc]
-    """Rows of a table."""
+    """A table whose rows are looked up."""
 
     def __init__(self, op: Operation) -> None:
         rows, width = operators.weights_of(op)["table"]
@@ -69,7 +69,7 @@ class Lookup(nn.Embedding):  # type: ignore[misc]
 
 
 class PositionedLookup(RowModule):
-    """Rows of a table, with the vectors of their positions added."""
+    """A table whose rows are looked up, with the vectors of their positions added."""
 
     positions: nn.Parameter
 
@@ -78,12 +78,12 @@ class PositionedLookup(RowModule):
         self.table = Lookup(op)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        at = slice(tokens.shape[1]) if self.tokens is None else self.tokens
-        return self.table(tokens) + self.positions[at]
+        numbers = slice(tokens.shape[1]) if self.tokens is None else self.tokens
+        return self.table(tokens) + self.positions[numbers]
 
 
 class Positions(RowModule):
-    """Vectors of positions, added; tokens that no sample has put first."""
+    """Adds vectors of positions, after putting tokens first that no sample has."""
 
     positions: nn.Parameter
 
@@ -94,7 +94,7 @@ class Positions(RowModule):
 
 
 class Attention(RowModule):
-    """Attention of the heads that are held here."""
+    """Attention of this device's heads."""
 
     def __init__(self, op: Operation, parts: int) -> None:
         super().__init__(op)
@@ -105,7 +105,7 @@ class Attention(RowModule):
 
 
 class Rotation(RowModule):
-    """Rotary positions of the heads that are held here."""
+    """Rotary positions of this device's heads."""
 
     def __init__(self, op: Operation, parts: int) -> None:
         super().__init__(op)
@@ -116,14 +116,14 @@ class Rotation(RowModule):
         self.heads, self.kv_heads = heads // parts, kv_heads // parts
 
     def forward(self, x: Tensor) -> Tensor:
-        at = 0 if self.tokens is None else self.tokens
-        return operators.rotary(x, self.heads, self.kv_heads, self.width, at)
+        numbers = 0 if self.tokens is None else self.tokens
+        return operators.rotary(x, self.heads, self.kv_heads, self.width, numbers)
 
 
 class Function(RowModule):
     """A row without weights."""
 
-    def forward(self, x: Tensor, *others: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *more: Tensor) -> Tensor:
         op, shape, kind = self.op, self.op.shape, self.op.shape.kind
         if kind == "pool":
             return operators.pool(op, x)
@@ -132,9 +132,9 @@ class Function(RowModule):
         if kind == "mlp":
             return operators.mlp_function(op, x)
         if kind == "add":
-            return torch.stack((x, *others)).sum(0) if len(others) > 1 else x + others[0]
+            return torch.stack((x, *more)).sum(0) if len(more) > 1 else x + more[0]
         if kind == "concat":
-            return torch.cat((x, *others), -1 if shape.made.tokens else 1)
+            return torch.cat((x, *more), -1 if shape.made.tokens else 1)
         if kind == "first":
             return x[:, :1]
         if kind in ("flatten", "reshape"):
@@ -167,7 +167,7 @@ def module_of(op: Operation, parts: int) -> nn.Module:
 
 
 def _norm(op: Operation) -> nn.Module:
-    """PyTorch's own where it has one of tokens."""
+    """The module of a norm, PyTorch's own where it has one of tokens."""
     layer, width = op.layer, op.shape.given.channels
     assert isinstance(layer, Norm)
     if op.shape.given.tokens and layer.op == "layer":
@@ -178,7 +178,7 @@ def _norm(op: Operation) -> nn.Module:
 
 
 def place_of(module: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """The module that has a weight of a row, and its name there."""
+    """The module that holds a weight of a row, and the weight's name there."""
     if isinstance(module, PositionedLookup) and name == "table":
         return module.table, "weight"
     return module, "weight" if name == "table" else name
@@ -190,12 +190,12 @@ def fill(module: nn.Module, op: Operation, seed: int, dtype: torch.dtype, parts:
         value = initial(op, name, shape, seed).to(dtype)
         if (order := dealt(op, parts)) is not None:
             value = value[order]
-        owner, own = place_of(module, name)
-        setattr(owner, own, nn.Parameter(value))
+        owner, attribute = place_of(module, name)
+        setattr(owner, attribute, nn.Parameter(value))
 
 
 def dealt(op: Operation, parts: int) -> Tensor | None:
-    """Rows of a matrix of several blocks, those of each rank side by side; None: as they are."""
+    """The order of a matrix's rows that puts each rank's side by side; None where it is so."""
     if parts == 1 or op.shape.role != "column":
         return None
     blocks = [deal(count, parts, begin) for begin, count in blocks_of(op, parts)]

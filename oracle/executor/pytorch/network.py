@@ -25,23 +25,24 @@ class Unit(nn.Module):  # type: ignore[misc]  # torch is untyped here
         self.rows = nn.ModuleDict({str(op.index): module_of(op, parts) for op in span.operations})
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        made = dict(zip(self.span.given, inputs, strict=True))
+        outputs = dict(zip(self.span.inputs, inputs, strict=True))
         last = {feed: op.index for op in self.span.operations for feed in op.feeds}
         for op in self.span.operations:
-            taken = [made[feed] for feed in op.feeds]
-            made[op.index] = self.rows[str(op.index)](*taken)
-            del taken
+            row_inputs = [outputs[feed] for feed in op.feeds]
+            outputs[op.index] = self.rows[str(op.index)](*row_inputs)
+            del row_inputs
             for feed in op.feeds:
-                if last[feed] == op.index and feed not in self.span.made:
-                    made.pop(feed, None)
-        return tuple(made[index] for index in self.span.made)
+                if last[feed] == op.index and feed not in self.span.outputs:
+                    outputs.pop(feed, None)
+        return tuple(outputs[index] for index in self.span.outputs)
 
 
 class Network(nn.Module):  # type: ignore[misc]
-    """Units in order; what later ones read is handed on beside.
+    """The units of a model in order, handing on what later units read.
 
-    It takes what is alive where it begins, in the order of `given`, and makes what is alive where
-    it ends, in the order of `made`: of a whole model the samples and its last output.
+    It takes the tensors that are alive where it begins, in the order of `inputs`, and returns
+    those that are alive where it ends, in the order of `outputs`: for a whole model the samples
+    and its last output.
     """
 
     def __init__(
@@ -52,27 +53,27 @@ class Network(nn.Module):  # type: ignore[misc]
         self.parts, self.layers = parts, layers
         self.last = last  # channels stand last in its tensors
         spans = spans_of(layers, units, blocks)
-        self.given, self.made = alive(layers, units[0]), alive(layers, units[1])
+        self.inputs, self.outputs = alive(layers, units[0]), alive(layers, units[1])
         self.units = nn.ModuleList([Unit(span, parts) for span in spans])
         # each unit's reads that nobody after it wants
-        self.done = [set(span.done) - set(self.made) for span in spans]
+        self.done = [set(span.done) - set(self.outputs) for span in spans]
         for op, row in self.rows():
             fill(row, op, seed, dtype, parts)
         self.tie()
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
         laid = map(channels_last, inputs) if self.last else inputs
-        live = dict(zip(self.given, laid, strict=True))
+        live = dict(zip(self.inputs, laid, strict=True))
         del inputs, laid
         for unit, done in zip(self.units, self.done, strict=True):
             span = span_in(unit)
-            taken = [live[feed] for feed in span.given]
+            unit_inputs = [live[feed] for feed in span.inputs]
             for feed in done:
                 live.pop(feed)
-            live.update(zip(span.made, unit(*taken), strict=True))
-            del taken
-        made = tuple(live[index] for index in self.made)
-        return made[0] if len(made) == 1 else made
+            live.update(zip(span.outputs, unit(*unit_inputs), strict=True))
+            del unit_inputs
+        outputs = tuple(live[index] for index in self.outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def rows(self) -> Iterator[tuple[Operation, nn.Module]]:
         """Each operation with its module, whatever was wrapped around it."""
@@ -81,7 +82,7 @@ class Network(nn.Module):  # type: ignore[misc]
                 yield op, row_of(unit, op)
 
     def lay_weights(self) -> None:
-        """Let weights stand in memory as activations do; those of `fully_shard` may not."""
+        """Lay weights out in memory as activations are; those of `fully_shard` may not be."""
         for weight in self.parameters() if self.last else ():
             weight.data = channels_last(weight.data)
 
@@ -96,38 +97,38 @@ class Network(nn.Module):  # type: ignore[misc]
         """The table that words are looked up in."""
         row = next(row for op, row in self.rows() if op.shape.kind == "embedding")
         owner, name = place_of(row, "table")
-        found: nn.Parameter = getattr(owner, name)
-        return found
+        table: nn.Parameter = getattr(owner, name)
+        return table
 
     def weights(self) -> Iterator[tuple[Operation, str, Tensor]]:
         """Each weight with its row and its name; a tied one once."""
         for op, row in self.rows():
             for name in operators.weights_of(op):
-                owner, own = place_of(row, name)
-                yield op, name, getattr(owner, own)
+                owner, attribute = place_of(row, name)
+                yield op, name, getattr(owner, attribute)
 
-    def whole(self) -> dict[str, Tensor]:
-        """All weights held here, put together from all ranks and in the model's own order."""
-        found = {}
+    def full_weights(self) -> dict[str, Tensor]:
+        """All weights of this device, gathered from all ranks, in the model's own order."""
+        weights = {}
         for op, name, weight in self.weights():
             value = weight.detach()
             value = value.full_tensor() if hasattr(value, "full_tensor") else value.clone()
             if (order := dealt(op, self.parts)) is not None:
                 value = torch.empty_like(value).index_copy_(0, order, value)
-            found[f"{op.index}.{name}"] = value
-        return found
+            weights[f"{op.index}.{name}"] = value
+        return weights
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """The same tensor with its channels last in memory, if it is of planes or of volumes."""
+    """The tensor with channels last in memory, if it is of planes or volumes."""
     kinds = {4: torch.channels_last, 5: torch.channels_last_3d}
     return x.contiguous(memory_format=kinds[x.dim()]) if x.dim() in kinds else x
 
 
 def span_in(unit: nn.Module) -> Span:
-    """The rows of a unit, wrapped or not."""
-    found: Span = getattr(unit, "_checkpoint_wrapped_module", unit).span
-    return found
+    """The span of a unit, wrapped or not."""
+    span: Span = getattr(unit, "_checkpoint_wrapped_module", unit).span
+    return span
 
 
 def row_of(unit: nn.Module, op: Operation) -> nn.Module:
@@ -137,7 +138,7 @@ def row_of(unit: nn.Module, op: Operation) -> nn.Module:
 
 
 def alive(layers: OperationGraph, unit: int) -> tuple[int, ...]:
-    """What has been made before a unit and is read from it on; -1: the samples; at the end, all."""
+    """Operations made before a unit and read from it on; -1: the samples; at the end the last."""
     before = {op.index for op in layers.operations if op.unit < unit} | {-1}
     after = [op for op in layers.operations if op.unit >= unit]
     if not after:
@@ -146,7 +147,7 @@ def alive(layers: OperationGraph, unit: int) -> tuple[int, ...]:
 
 
 def without_loss(layers: OperationGraph) -> tuple[OperationGraph, Operation | None]:
-    """The model up to what its loss is of, and the loss, if it ends with one."""
+    """The model without its loss, and the loss, if it ends with one."""
     *rest, last = layers.operations
     if last.shape.kind != "loss":
         return layers, None
@@ -154,9 +155,9 @@ def without_loss(layers: OperationGraph) -> tuple[OperationGraph, Operation | No
 
 
 def loss_of(op: Operation | None, y: Tensor, target: Tensor, batch: int) -> Tensor:
-    """The loss of this device: the sum over all is the mean over the batch."""
+    """The loss of this device; the sum over all devices is the mean over the batch."""
     if op is None:
-        return (y**2).sum() / (batch * math.prod(y.shape[1:]))
+        return operators.mean_square(y, batch)
     positions = math.prod(op.shape.given.extents)
     return operators.summed_loss(op, y, target) / (batch * positions)
 

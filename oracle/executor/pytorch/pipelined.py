@@ -31,31 +31,31 @@ V = ("zb-v", "dualpipe-v")  # whose chunks go down the stages and back up
 
 
 class ClockedStage(PipelineStage):  # type: ignore[misc]  # torch is untyped here
-    """A stage whose passes are timed; what a step takes besides is waiting."""
+    """A stage whose passes are timed; the rest of a step is waiting."""
 
     training: Pipelined
 
-    def forward_one_chunk(self, *given: Any, **named: Any) -> Any:
+    def forward_one_chunk(self, *arguments: Any, **options: Any) -> Any:
         with self.training.phase("forward"), self.training.cast():
-            return super().forward_one_chunk(*given, **named)
+            return super().forward_one_chunk(*arguments, **options)
 
-    def backward_one_chunk(self, *given: Any, **named: Any) -> Any:
+    def backward_one_chunk(self, *arguments: Any, **options: Any) -> Any:
         with self.training.phase("backward"):
-            return super().backward_one_chunk(*given, **named)
+            return super().backward_one_chunk(*arguments, **options)
 
 
 class Pipelined(Training):
-    """Steps of a pipeline's stage, which may hold several chunks."""
+    """Steps of one rank of a pipeline, which may hold several chunks."""
 
     def __init__(self, setting: Setting, rate: float) -> None:
-        p, at = setting.degree("pipeline"), setting.wire.mesh.at["pipeline"]
+        p, place = setting.degree("pipeline"), setting.wire.mesh.at["pipeline"]
         word = setting.plan.axis("pipeline").word("schedule")
         chunks = units_of(setting.stages, setting.layers.units)
         count = len(chunks)
-        own = [at, count - 1 - at] if word in V else list(range(at, count, p))
+        chunks_here = [place, count - 1 - place] if word in V else list(range(place, count, p))
         networks: list[Network] = []
         accounts: list[Account] = []
-        for number in own:
+        for number in chunks_here:
             network = setting.network(chunks[number])
             networks.append(network)
             split(setting, network)
@@ -67,27 +67,27 @@ class Pipelined(Training):
                          accounts)  # fmt: skip
         group = setting.mesh["pipeline"].get_group()
         stages = [ClockedStage(module, number, count, setting.device, group=group)
-                  for module, number in zip(networks, own, strict=True)]  # fmt: skip
+                  for module, number in zip(networks, chunks_here, strict=True)]  # fmt: skip
         for stage in stages:
             stage.training = self
-        self.first, self.last = 0 in own, count - 1 in own
+        self.first, self.last = 0 in chunks_here, count - 1 in chunks_here
         segments = len(setting.micro_batches)
-        told = {"loss_fn": self.scaled, "scale_grads": False}
+        options = {"loss_fn": self.scaled, "scale_grads": False}
         if len(stages) == 1:
-            self.schedule = ONE[word](stages[0], segments, **told)
+            self.schedule = ONE[word](stages[0], segments, **options)
         else:
-            self.schedule = SEVERAL[word](stages, segments, **told)
+            self.schedule = SEVERAL[word](stages, segments, **options)
 
     def scaled(self, y: Tensor, target: Tensor) -> Tensor:
-        """The loss of a micro-batch; replicas' gradients are averaged."""
+        """The loss of a micro-batch, scaled because replicas' gradients are averaged."""
         return self.loss(y, target) * self.replicas
 
     def passes(self, x: Tensor, target: Tensor) -> Tensor:
-        """All micro-batches through the stages held here, as the schedule orders them."""
+        """Run all micro-batches through this rank's stages, as the schedule orders them."""
         losses: list[Tensor] = []
-        given = (x,) if self.first else ()
-        told = {"target": target, "losses": losses} if self.last else {}
+        arguments = (x,) if self.first else ()
+        options = {"target": target, "losses": losses} if self.last else {}
         with self.timer.phase("exchange"):
-            self.schedule.step(*given, **told)
-        found = [one.detach() for one in losses] or [torch.zeros(())]
-        return torch.stack(found).sum() / self.replicas
+            self.schedule.step(*arguments, **options)
+        detached = [loss.detach() for loss in losses] or [torch.zeros(())]
+        return torch.stack(detached).sum() / self.replicas

@@ -31,19 +31,19 @@ MIB = 2.0**20
 
 
 def remake(network: Network, mode: str) -> None:
-    """Make activations again: all of a block's, every other product, or those of attention."""
+    """Recompute activations: all of a block's, every other product's, or those of attention."""
     for i, unit in enumerate(network.units):
         span = span_in(unit)
-        if mode in ("full", "operators") and span.again:
-            told = {"context_fn": every_other} if mode == "operators" else {}
-            network.units[i] = checkpoint_wrapper(unit, **told)
+        if mode in ("full", "operators") and span.remade:
+            options = {"context_fn": every_other} if mode == "operators" else {}
+            network.units[i] = checkpoint_wrapper(unit, **options)
         for op in span.operations if mode == "selective" else ():
             if op.shape.work == "attention":
                 unit.rows[str(op.index)] = checkpoint_wrapper(row_of(unit, op))
 
 
 def optimizer_of(setting: Setting, network: nn.Module, rate: float) -> torch.optim.Optimizer:
-    """PyTorch's optimizer of all weights held here, sharded under ZeRO-1."""
+    """PyTorch's optimizer of all weights of this device, sharded under ZeRO-1."""
     kind, options = OPTIMIZERS[setting.job.optimizer]
     # lists of weights are of one kind: those that DTensor cuts over the same ranks, the others
     groups: dict[DeviceMesh | None, list[Tensor]] = {}
@@ -52,13 +52,13 @@ def optimizer_of(setting: Setting, network: nn.Module, rate: float) -> torch.opt
     fused = setting.software.kernels.optimizer == "fused"
     # PyTorch has no such kernel of momentum for DTensor
     fused = fused and (kind is not torch.optim.SGD or list(groups) == [None])
-    told: dict[str, Any] = {"lr": rate, **options, "fused" if fused else "foreach": True}
+    arguments: dict[str, Any] = {"lr": rate, **options, "fused" if fused else "foreach": True}
     if setting.zero == 1:
         from torch.distributed.optim import ZeroRedundancyOptimizer  # takes seconds to import
 
         group = setting.mesh["data"].get_group()
-        return ZeroRedundancyOptimizer(network.parameters(), kind, process_group=group, **told)
-    return kind([{"params": weights} for weights in groups.values()], **told)
+        return ZeroRedundancyOptimizer(network.parameters(), kind, process_group=group, **arguments)
+    return kind([{"params": weights} for weights in groups.values()], **arguments)
 
 
 # --- DistributedDataParallel -------------------------------------------------------------------
@@ -67,13 +67,13 @@ def optimizer_of(setting: Setting, network: nn.Module, rate: float) -> torch.opt
 def replicated(setting: Setting, network: Network) -> DistributedDataParallel:
     """The network in DistributedDataParallel, with buckets as the software has them.
 
-    It always overlaps: where the plan says `overlap=off` all gradients go in one bucket, which is
-    whole when the backward pass is over.
+    It always overlaps: where the plan says `overlap=off`, all gradients go into one bucket, which
+    is full when the backward pass is over.
     """
     numbers = {"data": setting.degree("data"), "devices": setting.wire.mesh.size}
     size = np.ravel(setting.software.exchange.piece(4.0, numbers))
     off = not setting.plan.axis("data").overlap[0, 0]
-    found = DistributedDataParallel(
+    wrapped = DistributedDataParallel(
         network, process_group=setting.mesh["data"].get_group(),
         bucket_cap_mb=2**20 if off else float(size[0]) / MIB,
         # tables of segments are held, and nothing here reads them
@@ -89,12 +89,12 @@ def replicated(setting: Setting, network: Network) -> DistributedDataParallel:
         hook = (
             default_hooks.fp16_compress_hook if word == "fp16" else default_hooks.bf16_compress_hook
         )
-        found.register_comm_hook(setting.mesh["data"].get_group(), hook)
-    return found
+        wrapped.register_comm_hook(setting.mesh["data"].get_group(), hook)
+    return wrapped
 
 
 class Arrivals:
-    """When the last gradient of a backward pass was there: what follows is waiting alone."""
+    """Notes when the last gradient of a backward pass was there; what follows is waiting."""
 
     def __init__(self, network: nn.Module, timer: Timer) -> None:
         self.timer = timer
@@ -111,12 +111,12 @@ class Arrivals:
 
 @dataclass
 class Account:
-    """Messages of FSDP2, in the words in which they are priced."""
+    """Counts messages of FSDP2 under the names by which they are priced."""
 
     wire: Wire
     axis: str
     zero: int
-    each: bool  # every micro-batch scatters gradients
+    each_micro_batch: bool  # every micro-batch scatters gradients
     backward: bool = False
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -124,7 +124,7 @@ class Account:
 
 
 class Gather(Account):
-    """An allgather as FSDP2 does it, counted; where gloo has two ranks, by the executor's swap."""
+    """FSDP2's allgather, counted; where gloo has two ranks, by the executor's swap."""
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
@@ -132,14 +132,14 @@ class Gather(Account):
         began = self.wire.timer.now()
         work = gather(output_tensor, input_tensor, group, async_op)
         often = " again" if self.backward else ""
-        what = f"{self.axis}: weights{' renewed' if self.zero < 3 else often}"
-        self.wire.count(what, "allgather", group.size(), size_of(output_tensor), began,
+        label = f"{self.axis}: weights{' renewed' if self.zero < 3 else often}"
+        self.wire.count(label, "allgather", group.size(), size_of(output_tensor), began,
                         members_of(group))  # fmt: skip
         return work
 
 
 class Scatter(Account):
-    """A reduce-scatter as FSDP2 does it, counted."""
+    """FSDP2's reduce-scatter, counted."""
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any,
@@ -148,8 +148,8 @@ class Scatter(Account):
         began = self.wire.timer.now()
         call = newest("reduce_scatter_single", "reduce_scatter_tensor")
         work = call(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
-        what = f"{self.axis}: gradients scattered{' each time' if self.each else ''}"
-        self.wire.count(what, "reduce_scatter", group.size(), size_of(input_tensor), began,
+        label = f"{self.axis}: gradients scattered{' each time' if self.each_micro_batch else ''}"
+        self.wire.count(label, "reduce_scatter", group.size(), size_of(input_tensor), began,
                         members_of(group))  # fmt: skip
         return work
 
@@ -157,15 +157,15 @@ class Scatter(Account):
 def sharded(setting: Setting, network: Network) -> list[Account]:
     """Put each unit in `fully_shard`; weights stay gathered under ZeRO-2, and within a pipeline.
 
-    Of a mesh of two dimensions the outer one replicates (HSDP).
+    The outer dimension of a mesh of two dimensions replicates (HSDP).
     """
     data, inner = setting.degree("data", "context"), setting.degree("sharded")
     flat = data > 1 and inner == 1 and setting.zero > 1
     mesh = setting.mesh["data"] if flat else setting.mesh["data", "sharded"]
     if data == 1:
         mesh = setting.mesh["sharded"]
-    apart = setting.zero >= 3 and setting.degree("pipeline") == 1
-    how: dict[str, Any] = {"mesh": mesh, "reshard_after_forward": apart}
+    reshards = setting.zero >= 3 and setting.degree("pipeline") == 1
+    how: dict[str, Any] = {"mesh": mesh, "reshard_after_forward": reshards}
     if setting.narrow:
         how["mp_policy"] = MixedPrecisionPolicy(
             param_dtype=setting.narrow, reduce_dtype=torch.float32
@@ -174,25 +174,29 @@ def sharded(setting: Setting, network: Network) -> list[Account]:
         fully_shard(group if len(group) > 1 else group[0], **how)
     fully_shard(network, **how)
     axis = "sharded" if inner > 1 else "data"
-    told = setting.wire, axis, setting.zero, len(setting.micro_batches) > 1
-    said = Gather(*told), Scatter(*told)
+    account_fields = setting.wire, axis, setting.zero, len(setting.micro_batches) > 1
+    accounts = Gather(*account_fields), Scatter(*account_fields)
     for module in network.modules():
         if isinstance(module, FSDPModule):
             # gloo has no mean
             module.set_force_sum_reduction_for_comms(setting.synchronous)
-            module.set_custom_all_gather(said[0])
-            module.set_custom_reduce_scatter(said[1])
-    return list(said)
+            module.set_custom_all_gather(accounts[0])
+            module.set_custom_reduce_scatter(accounts[1])
+    return list(accounts)
 
 
 def _groups(network: Network) -> list[list[nn.Module]]:
-    """Units that are sharded together: each alone, but for those that share a weight."""
-    found: list[list[nn.Module]] = []
+    """Units that are sharded together: each alone, unless they share a weight."""
+    groups: list[list[nn.Module]] = []
     for unit in network.units:
-        own = set(unit.parameters())
-        mates = [group for group in found if own & {w for one in group for w in one.parameters()}]
+        weights = set(unit.parameters())
+        mates = [
+            group
+            for group in groups
+            if weights & {w for module in group for w in module.parameters()}
+        ]
         if mates:
             mates[0].append(unit)
-        elif own:
-            found.append([unit])
-    return found
+        elif weights:
+            groups.append([unit])
+    return groups

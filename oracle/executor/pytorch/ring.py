@@ -27,7 +27,7 @@ BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.d
 
 
 def cut(setting: Setting, network: Network) -> None:
-    """Tell the rows of a network which tokens are held here, and let attention see the others."""
+    """Tell rows which tokens this device holds, and let attention see the others."""
     assert setting.tokens is not None
     wide = setting.job.precision == "fp64"
     if wide and setting.device.type != "cpu":
@@ -44,13 +44,13 @@ def cut(setting: Setting, network: Network) -> None:
             elif isinstance(row := unit.rows[str(op.index)], RowModule):
                 row.tokens = tokens
     pytorch._cp_options.convert_to_f32 = not wide
-    pytorch.custom_ops[FORWARD] = lambda _, given, named: forward(*given, **named)
-    pytorch.custom_ops[BACKWARD] = lambda _, given, named: backward(*given, **named)
+    pytorch.custom_ops[FORWARD] = lambda _, arguments, options: forward(*arguments, **options)
+    pytorch.custom_ops[BACKWARD] = lambda _, arguments, options: backward(*arguments, **options)
     pytorch._enable_context_parallel_dispatcher()
 
 
 class Kernel(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """Attention in one kernel, or in one ring of them where what it is given is cut."""
+    """Attention in one kernel, or in a ring of kernels where its inputs are cut."""
 
     def __init__(self, causal: bool) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Kernel(nn.Module):  # type: ignore[misc]  # torch is untyped here
 
 
 class CutAttention(Attention):
-    """Attention of the heads and of the tokens that are held here, to the tokens of all."""
+    """Attention of this device's heads and tokens to the tokens of all devices."""
 
     def __init__(self, op: Operation, parts: int, mesh: DeviceMesh) -> None:
         super().__init__(op, parts)
@@ -72,7 +72,7 @@ class CutAttention(Attention):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = operators.split_heads(self.op, x, self.heads, self.kv_heads)
         several = self.heads // self.kv_heads  # the ring knows of no heads that share keys
-        k, v = (one.repeat_interleave(several, 1) for one in (k, v))
+        k, v = (tensor.repeat_interleave(several, 1) for tensor in (k, v))
         return self.kernel(q, k, v).transpose(1, 2).flatten(-2)
 
 
@@ -83,26 +83,26 @@ def forward(
     q: DTensor, k: DTensor, v: DTensor, dropout_p: float = 0.0, is_causal: bool = False,
     **named: Any,
 ) -> tuple[DTensor, ...]:  # fmt: skip
-    """What queries that are held here make of all keys and values, and the sums of their scores."""
-    made = pytorch._templated_ring_attention(
+    """The outputs of this device's queries over all keys and values, and the sums of scores."""
+    outputs = pytorch._templated_ring_attention(
         q.device_mesh.get_group(), TOKENS, FORWARD, q.to_local(), k.to_local(), v.to_local(),
         is_causal, dropout_p=dropout_p, **named,
     )  # fmt: skip
-    return _cut_as(q, made)
+    return _cut_as(q, outputs)
 
 
 def backward(
-    gradient: DTensor, q: DTensor, k: DTensor, v: DTensor, made: DTensor, sums: DTensor,
+    gradient: DTensor, q: DTensor, k: DTensor, v: DTensor, outputs: DTensor, sums: DTensor,
     dropout_p: float, is_causal: bool, **named: Any,
 ) -> tuple[DTensor, ...]:  # fmt: skip
-    """Gradients of the queries, keys and values that are held here."""
-    found = pytorch._templated_ring_attention_backward(
+    """Gradients of this device's queries, keys and values."""
+    gradients = pytorch._templated_ring_attention_backward(
         q.device_mesh.get_group(), TOKENS, BACKWARD, gradient.to_local(), "grad_out", q.to_local(),
-        k.to_local(), v.to_local(), made.to_local(), sums.to_local(), is_causal,
+        k.to_local(), v.to_local(), outputs.to_local(), sums.to_local(), is_causal,
         dropout_p=dropout_p, **named,
     )  # fmt: skip
-    return _cut_as(q, found)
+    return _cut_as(q, gradients)
 
 
 def _cut_as(like: DTensor, parts: tuple[Tensor, ...]) -> tuple[DTensor, ...]:
-    return tuple(DTensor.from_local(one, like.device_mesh, [Shard(TOKENS)]) for one in parts)
+    return tuple(DTensor.from_local(part, like.device_mesh, [Shard(TOKENS)]) for part in parts)

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a training by PyTorch's own classes, piece by piece.
+"""The pieces of a training by PyTorch's own classes that a checkpoint keeps.
 
 FSDP2 deals a tensor along its first extent in parts of ⌈n/p⌉, so that a part is an interval of its
 elements. Ranks that hold the same elements deal them out among them.
@@ -24,19 +24,21 @@ SLOTS = {"sgd": (), "momentum": ("momentum_buffer",), "adam": ("exp_avg", "exp_a
 
 
 class EngineState:
-    """That of a network that an engine has wrapped."""
+    """The state of a network that an engine has wrapped."""
 
     def __init__(self, training: Training) -> None:
         self.training, setting = training, training.setting
         self.slots = SLOTS[setting.job.optimizer]
         self.devices, self.device = setting.wire.mesh.size, setting.device
-        own = getattr(training.optimizer, "optim", training.optimizer)  # of the own part's, ZeRO-1
-        self._state = own.state
+        inner = getattr(
+            training.optimizer, "optim", training.optimizer
+        )  # of the own part's, ZeRO-1
+        self._state = inner.state
         if self.slots:
             self._lay_out()
 
     def _lay_out(self) -> None:
-        """Let the optimizer make its moments, all zero: an update by nothing at no rate."""
+        """Let the optimizer make its moments, all zero, by an update of nothing at no rate."""
         optimizer = self.training.optimizer
         rates = [group["lr"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
@@ -59,10 +61,10 @@ class EngineState:
             if "step" in state:
                 state["step"].fill_(updates)
 
-    def held(self) -> Iterator[Piece]:
+    def pieces_held(self) -> Iterator[Piece]:
         return (piece for piece, _ in self._pieces())
 
-    def own(self) -> Iterator[Piece]:
+    def pieces_to_save(self) -> Iterator[Piece]:
         for piece, (number, count) in self._pieces():
             begin, end = deal(len(piece.values), count)[number]
             if begin < end:
@@ -71,10 +73,10 @@ class EngineState:
                             piece.values[begin:end])  # fmt: skip
 
     def _pieces(self) -> Iterator[tuple[Piece, tuple[int, int]]]:
-        """All that is held; of those who hold the same, which this one is, and how many."""
+        """All pieces of this rank, with its number among those that hold the same."""
         for network in self.training.networks:
             for op, name, weight in network.weights():
-                whole = json.dumps([[[0, n]] for n in weight.shape])
+                intervals = json.dumps([[[0, n]] for n in weight.shape])
                 begin, same = self._place(weight)
                 kinds = {"weights": weight}
                 state = self._state.get(weight, {})
@@ -83,22 +85,22 @@ class EngineState:
                 for kind, value in kinds.items():
                     local = value.to_local() if isinstance(value, DTensor) else value
                     flat = local.detach().view(-1)
-                    about = Section(op.index, name, whole, kind, begin, begin + len(flat))
+                    about = Section(op.index, name, intervals, kind, begin, begin + len(flat))
                     alone = self.training.setting.zero == 1 and kind != "weights"
                     if len(flat):
                         yield Piece(about, flat), (0, 1) if alone else same
 
     def _place(self, weight: Tensor) -> tuple[int, tuple[int, int]]:
-        """Which element of a tensor this rank's part begins with, and who has the same part."""
-        at = self.training.setting.wire.mesh
+        """The first element of this rank's part of a tensor, and who holds the same part."""
+        mesh = self.training.setting.wire.mesh
         if not isinstance(weight, DTensor):
-            return 0, (at.at["data"], at.degree("data"))
+            return 0, (mesh.at["data"], mesh.degree("data"))
         begin, number, count = 0, 0, 1
         for i, placed in enumerate(weight.placements):
             place, degree = weight.device_mesh.get_local_rank(i), weight.device_mesh.size(i)
             if placed.is_replicate():
                 number, count = number * degree + place, count * degree
             else:
-                most = -(-weight.shape[0] // degree)
-                begin = min(place * most, weight.shape[0]) * math.prod(weight.shape[1:])
+                rows_per_rank = -(-weight.shape[0] // degree)
+                begin = min(place * rows_per_rank, weight.shape[0]) * math.prod(weight.shape[1:])
         return begin, (number, count)

@@ -38,7 +38,7 @@ def split(setting: Setting, network: Network) -> None:
 
 
 def _styles(name: str, op: Operation, row: nn.Module, sequence: bool) -> dict[str, ParallelStyle]:
-    """How one row is split, by the name of its module; nothing of those that stay whole."""
+    """How one row is split, by the name of its module; empty for rows that stay whole."""
     between = Shard(1) if sequence else Replicate()  # of activations between blocks
     role = op.shape.role
     if isinstance(row, PositionedLookup):

@@ -1,4 +1,4 @@
-"""Training steps by PyTorch's own classes, timed as those of the native engine are."""
+"""Training steps by PyTorch's own classes, timed like those of the native engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oracle.executor.pytorch.setting import Setting
 
 
 class Training:
-    """Steps of a network that an engine has wrapped, on this rank."""
+    """Steps on this rank of a network that an engine has wrapped."""
 
     def __init__(
         self, setting: Setting, networks: Sequence[Network], wrapped: nn.Module,
@@ -36,9 +36,9 @@ class Training:
         self.updates = 0
 
     def step(self, x: Tensor, target: Tensor) -> Tensor:
-        """One iteration on the own samples; returns this device's part of the mean loss."""
+        """Run one iteration on this rank's samples; returns its part of the mean loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        with self.apart():
+        with self.loss_context():
             loss = self.passes(x, target)
         with self.timer.phase("update"):
             self.scaler.step(self.optimizer)
@@ -47,7 +47,7 @@ class Training:
         return loss
 
     def passes(self, x: Tensor, target: Tensor) -> Tensor:
-        """All micro-batches, forward and back."""
+        """Run all micro-batches, forward and backward."""
         losses = []
         for number, (a, b) in enumerate(self.micro_batches):
             last = number == len(self.micro_batches) - 1
@@ -70,33 +70,39 @@ class Training:
         return loss_of(self.setting.loss, y, target, self.setting.job.batch)
 
     def waited(self) -> None:
-        """Count what was waited for gradients after the last of them was there."""
+        """Count the wait for gradients after the last of them was there."""
         assert self.arrivals
         nbytes = sum(w.numel() * w.element_size() for w in self.wrapped.parameters())
         members = members_of(self.setting.mesh["data"].get_group())
         self.setting.wire.count("data: gradients", "allreduce", self.replicas, nbytes,
                                 self.arrivals.last, members)  # fmt: skip
 
-    def kept(self) -> dict[str, float]:
-        """Bytes that stay on this device from step to step: gradients lie there till the next."""
+    def kept_bytes(self) -> dict[str, float]:
+        """Bytes that stay on this device from step to step, gradients among them."""
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
         gradients = [w.grad for w in weights if w.grad is not None]
-        own = getattr(self.optimizer, "optim", self.optimizer)  # under ZeRO-1 the own part's
-        slots = [t for state in own.state.values() for t in state.values()
+        inner = getattr(self.optimizer, "optim", self.optimizer)  # under ZeRO-1 the own part's
+        slots = [t for state in inner.state.values() for t in state.values()
                  if isinstance(t, Tensor)]  # fmt: skip
-        found = {"weights": local_bytes(weights), "gradients": local_bytes(gradients),
+        nbytes = {"weights": local_bytes(weights), "gradients": local_bytes(gradients),
                  "optimizer": local_bytes(slots)}  # fmt: skip
         # DDP's buckets hold all gradients again, unless gradients are views of them
-        apart = self.ddp and self.setting.software.state.copies(self.setting.job.precision) > 0
-        return found | ({"buffers": found["gradients"]} if apart else {})
+        has_buffers = (
+            self.ddp and self.setting.software.state.copies(self.setting.job.precision) > 0
+        )
+        return nbytes | ({"buffers": nbytes["gradients"]} if has_buffers else {})
 
-    def whole(self) -> dict[str, Tensor]:
-        """All weights of this device's networks, put together from all ranks."""
-        return {name: one for each in self.networks for name, one in each.whole().items()}
+    def full_weights(self) -> dict[str, Tensor]:
+        """All weights of this device's networks, gathered from all ranks."""
+        return {
+            name: value
+            for network in self.networks
+            for name, value in network.full_weights().items()
+        }
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """One of a step's phases; what an account counts in it goes to the messages."""
+        """Time one phase of a step, whose messages accounts count as its own."""
         for account in self.accounts:
             account.backward = name == "backward"
         self.setting.wire.enter(name, "")
@@ -104,20 +110,20 @@ class Training:
             yield
 
     def cast(self) -> AbstractContextManager[Any]:
-        """Products in fewer bits, where nothing else casts them."""
+        """Make products in fewer bits, where nothing else casts them."""
         if self.setting.narrow is None or self.accounts:
             return nullcontext()
-        found: AbstractContextManager[Any] = torch.autocast(
+        context: AbstractContextManager[Any] = torch.autocast(
             self.setting.device.type, dtype=self.setting.narrow
         )
-        return found
+        return context
 
-    def apart(self) -> AbstractContextManager[Any]:
-        """How the loss of words that are cut over ranks is made."""
+    def loss_context(self) -> AbstractContextManager[Any]:
+        """The context in which a loss of words that are cut over ranks is made."""
         return loss_parallel() if self.setting.degree("tensor") > 1 else nullcontext()
 
 
 def local_bytes(tensors: Iterable[Tensor]) -> float:
-    """Bytes of what a rank holds of tensors that may be cut; of each once, of numbers none."""
-    held = {id(t): getattr(t, "_local_tensor", t) for t in tensors if t.dim()}
-    return float(sum(one.numel() * one.element_size() for one in held.values()))
+    """Bytes of a rank's parts of tensors, each counted once, without plain numbers."""
+    parts = {id(t): getattr(t, "_local_tensor", t) for t in tensors if t.dim()}
+    return float(sum(part.numel() * part.element_size() for part in parts.values()))

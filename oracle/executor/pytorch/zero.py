@@ -14,7 +14,7 @@ from oracle.executor.pytorch.training import Training
 
 
 class DeepspeedTraining(Training):
-    """A network in `deepspeed.initialize`, with PyTorch's optimizer inside ZeRO's."""
+    """A network in `deepspeed.initialize`, with PyTorch's optimizer inside ZeRO."""
 
     def __init__(self, setting: Setting, rate: float) -> None:
         if setting.device.type == "cpu":
@@ -28,12 +28,12 @@ class DeepspeedTraining(Training):
         remake(network, setting.remade)
         kind, options = OPTIMIZERS[setting.job.optimizer]
         optimizer = kind(network.parameters(), lr=rate, **options)
-        engine, held, *_ = deepspeed.initialize(
+        engine, zero_optimizer, *_ = deepspeed.initialize(
             model=network, optimizer=optimizer, config=configuration(setting),
             dist_init_required=False,
         )  # fmt: skip
         self.engine, self.gathered = engine, deepspeed.zero.GatheredParameters
-        super().__init__(setting, [network], engine, held)
+        super().__init__(setting, [network], engine, zero_optimizer)
 
     def step(self, x: Tensor, target: Tensor) -> Tensor:
         losses = []
@@ -49,25 +49,25 @@ class DeepspeedTraining(Training):
         return torch.stack(losses).sum()
 
     def narrowed(self, x: Tensor) -> Tensor:
-        """Samples in what weights are of; words stay words."""
+        """Samples in the type of the weights; words stay words."""
         narrow = self.setting.narrow
         return x.to(narrow) if narrow and x.is_floating_point() else x
 
-    def whole(self) -> dict[str, Tensor]:
+    def full_weights(self) -> dict[str, Tensor]:
         with self.gathered(list(self.engine.parameters())):
-            return super().whole()
+            return super().full_weights()
 
-    def kept(self) -> dict[str, float]:
-        """It keeps tensors in buffers of its own, which nothing here counts."""
+    def kept_bytes(self) -> dict[str, float]:
+        """Nothing: DeepSpeed keeps tensors in buffers that nothing here counts."""
         return {}
 
 
 def configuration(setting: Setting) -> dict[str, Any]:
-    """What DeepSpeed is told: micro-batches, precision and what is sharded."""
+    """The configuration of DeepSpeed: micro-batches, precision and what is sharded."""
     pieces = setting.micro_batches
     exchange, data = setting.software.exchange, setting.plan.axis("data")
     numbers = {"data": setting.degree("data"), "devices": setting.wire.mesh.size}
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": pieces[0][1] - pieces[0][0],
         "gradient_accumulation_steps": len(pieces), "zero_allow_untested_optimizer": True,
         "gradient_clipping": 0.0,  # as all engines here; its own default is 1
@@ -77,5 +77,5 @@ def configuration(setting: Setting) -> dict[str, Any]:
         },
     }  # fmt: skip
     if setting.narrow:
-        found[setting.job.precision] = {"enabled": True}
-    return found
+        settings[setting.job.precision] = {"enabled": True}
+    return settings
