@@ -44,7 +44,7 @@ def places(tables: Sequence[tuple[str, str, Sequence[Sample]]]) -> Iterator[tupl
                     if (levels.index(level) >= system.inside) == outside
                     and one.library == "nccl" and (one.groups or 1) == 1]  # fmt: skip
             if len(mine) >= 12:
-                yield f"{name} {words}", Place.of(system, outside, mine)
+                yield f"{name} {words}", Place.from_samples(system, outside, mine)
 
 
 def splits(place: Place) -> Iterator[tuple[str, Floats]]:

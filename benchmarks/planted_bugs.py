@@ -567,7 +567,7 @@ MUTANTS = (
          "software_values::test_what_the_update_takes_is_not_there_with_activations"),
     # --- calibration, readers ----------------------------------------------------------------
     _bug("calibration: factors go straight from one rank count to the next", "fit",
-         "np.interp(np.log(ranks), np.log(known), logs)", "np.interp(ranks, known, logs)",
+         "np.interp(np.log(ranks), np.log(measured), logs)", "np.interp(ranks, measured, logs)",
          "calibrate::test_a_factor_between_rank_counts_is_halfway_in_logarithms"),
     _bug("calibration: a line more is always worth it", "fit",
          "return float(n * np.log(max(loss, 1e-12) / n) + parameters * np.log(n))",

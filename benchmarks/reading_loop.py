@@ -188,7 +188,7 @@ def calibrated(folder: Path, ranks: Sequence[int], seconds: float) -> System:
     unknown = replace(truth, storage=replace(truth.storage, shared=None))  # type: ignore[type-var]
     fits = calibration.fits(readings)
     say("\n".join(line for fit in fits for line in fit.text()))
-    return replace(truth, storage=calibration.put(unknown.storage, fits))
+    return replace(truth, storage=calibration.with_fits(unknown.storage, fits))
 
 
 def loop(settings: Sequence[Setting], folder: Path, steps: int, known: System) -> Iterator[Row]:

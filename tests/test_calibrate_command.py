@@ -117,7 +117,7 @@ def test_the_shipped_abci_is_what_its_logs_say() -> None:
     log = logs.read(Path(__file__).parents[1] / "notebooks" / "data" / "abci-allreduce.jsonl")
     found = calibrate([log], "abci")
     carried = [e for e in catalogue.system("abci").collectives if e.op == "allreduce"]
-    lines = [each for fit in found.fits for each in entries(fit.pool, fit.found, "")]
+    lines = [each for fit in found.fits for each in entries(fit.pool, fit.envelope, "")]
     assert len(carried) == len(lines) == 10
     for mine, theirs in zip(lines, carried, strict=True):
         for name in ("level", "protocol", "algorithm", "base", "latency", "bandwidth", "ranks",

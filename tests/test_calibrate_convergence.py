@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import oracle
-from oracle.calibration.convergence import beside, block, fitted
+from oracle.calibration.convergence import block, fitted, merged
 from oracle.commands.cli import main
 from oracle.readers.trainings import parse
 from oracle.show import contract
@@ -81,7 +81,7 @@ def test_all_that_is_odd_is_refused_at_once():
 def test_a_new_entry_takes_the_place_of_its_own_alone():
     old = oracle.model("resnet50").convergence
     (found,) = fitted(parse(table()).runs, "x", "lars", "75.9 % top-1")
-    both = beside(old, [found.entry])
+    both = merged(old, [found.entry])
     assert [one.optimizer for one in both] == ["lars", "kfac"]
     assert both[0].epochs == pytest.approx(40)
     assert 'target: "a \\"b\\" ?"' in block([oracle.model("resnet50").convergence[0].__class__(

@@ -58,7 +58,7 @@ def samples(
                    memory="device", where=f"job-{nodes}x{ranks // nodes}.log:{k}")
             for op in operations for k, m in enumerate(SIZES)
         ]  # fmt: skip
-        seconds = Place.of(system, nodes > 1, blank).predicted(logs)
+        seconds = Place.from_samples(system, nodes > 1, blank).predicted(logs)
         seconds = seconds * np.exp(dice.normal(0, noise, len(seconds)))
         found += [one._replace(seconds=t) for one, t in zip(blank, seconds.tolist(), strict=True)]
     return found
@@ -70,7 +70,7 @@ def within(error: np.ndarray) -> float:
 
 def test_planted_factors_are_told_to_other_counts_sizes_and_operations(toy: System) -> None:
     slow = PLANTED + 0.5 * (np.arange(len(NAMES)) < len(FACTORS))  # to call
-    every = Place.of(toy, False, samples(toy, ((2, 1), (3, 1), (4, 1)), logs=slow))
+    every = Place.from_samples(toy, False, samples(toy, ((2, 1), (3, 1), (4, 1)), logs=slow))
     logs = every.fitted()
     assert within(every.error(logs)) < 0.01
     for by in (every.ranks, every.nbytes):
@@ -82,7 +82,7 @@ def test_planted_factors_are_told_to_other_counts_sizes_and_operations(toy: Syst
 
 def test_few_nodes_predict_many(toy: System) -> None:
     counts = ((8, 2), (16, 4), (32, 8), (128, 32))
-    every = Place.of(toy, True, samples(toy, counts, ("allreduce",), noise=0.03))
+    every = Place.from_samples(toy, True, samples(toy, counts, ("allreduce",), noise=0.03))
     few = every.ranks <= 16
     assert within(every.part(~few).error(every.part(few).fitted())) < 0.06
     assert within(every.part(~few).error(typical(True).mean)) > 0.15
@@ -90,7 +90,7 @@ def test_few_nodes_predict_many(toy: System) -> None:
 
 def test_where_nothing_is_said_factors_stay(toy: System) -> None:
     """Allreduce inside a node says nothing of trees, or of pairs beyond what machines share."""
-    place = Place.of(toy, False, samples(toy, ((2, 1), (4, 1)), ("allreduce",)))
+    place = Place.from_samples(toy, False, samples(toy, ((2, 1), (4, 1)), ("allreduce",)))
     logs, prior = place.fitted(), typical(False)
     assert logs[NAMES.index(("tree", ""))] == pytest.approx(0.0, abs=1e-6)
     base = slice(0, len(FACTORS))
@@ -116,7 +116,7 @@ def test_larger_messages_take_longer_whatever_the_factors(
 
 def _place(ranks: int, nodes: int, op: str) -> Place:
     system = catalogue.system("dgx-b200")
-    return Place.of(system, nodes > 1, [
+    return Place.from_samples(system, nodes > 1, [
         Sample(op, float(m), 1.0, ranks, nodes, ranks // nodes, library="nccl") for m in SIZES
     ])  # fmt: skip
 
@@ -144,13 +144,13 @@ def test_what_is_fitted_is_what_is_priced(toy: System, ranks: int, nodes: int) -
 
 def test_a_congested_run_is_named_and_left_out(toy: System) -> None:
     clean = samples(toy, ((8, 2), (16, 4), (32, 8), (64, 16)), ("allreduce",), noise=0.03)
-    assert trusted(Place.of(toy, True, clean))[1] == ()
+    assert trusted(Place.from_samples(toy, True, clean))[1] == ()
     slow = [one._replace(seconds=2.5 * one.seconds) if one.ranks == 32 else one for one in clean]
-    place, dropped = trusted(Place.of(toy, True, slow))
+    place, dropped = trusted(Place.from_samples(toy, True, slow))
     (words,) = dropped
     assert words.startswith("job-8x4.log, 32 ranks: 2.")
     assert 32 not in place.ranks
-    assert within(Place.of(toy, True, clean).error(place.fitted())) < 0.06
+    assert within(Place.from_samples(toy, True, clean).error(place.fitted())) < 0.06
 
 
 def test_what_the_library_cannot_serve_is_passed_over(
@@ -158,7 +158,7 @@ def test_what_the_library_cannot_serve_is_passed_over(
 ) -> None:
     some = samples(toy, ((2, 1), (4, 1)), ("allreduce", "alltoall"))
     monkeypatch.setattr("oracle.network.nccl.SUPPORTED", frozenset(("ring", "rings")))
-    place = Place.of(toy, False, some)
+    place = Place.from_samples(toy, False, some)
     assert {one.operation for one in place.samples} == {"allreduce"}
     assert len(place.seconds) == place.base.shape[1] == len(some) / 2
     pairs = [one for one in some if one.operation == "alltoall"]
@@ -167,7 +167,9 @@ def test_what_the_library_cannot_serve_is_passed_over(
 
 def test_intervals_hold_what_was_left_out(toy: System) -> None:
     """Nine of ten, of counts that the fit did not see, and wider the farther they are."""
-    every = Place.of(toy, True, samples(toy, ((8, 2), (16, 4), (32, 8), (128, 32)), noise=0.1))
+    every = Place.from_samples(
+        toy, True, samples(toy, ((8, 2), (16, 4), (32, 8), (128, 32)), noise=0.1)
+    )
     few = every.ranks <= 32
     fit = LibraryFit(every.part(few), "room", every.part(few).fitted(), (), "")
     rest = every.part(~few)

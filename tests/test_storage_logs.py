@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oracle.calibration import storage, storage_trust
+from oracle.calibration import storage
+from oracle.calibration.believed import storage_concerns
 from oracle.calibration.calibrate import calibrate
 from oracle.commands.cli import main
 from oracle.readers import logs
@@ -127,7 +128,7 @@ def test_a_bound_from_below_takes_nothing_away() -> None:
     known = catalogue.system("abci").storage
     (fit,) = storage.fits([read("mlperf_storage.json")])
     assert not any(each.reached for each in fit.limits)
-    made = storage.put(known, [fit])
+    made = storage.with_fits(known, [fit])
     assert made is not None
     assert made.shared is not None
     before = known.shared.bandwidth if known and known.shared else 0.0
@@ -155,15 +156,15 @@ def test_the_new_spec_holds_what_was_measured(tmp_path: Path) -> None:
 def test_what_contradicts_is_refused(tmp_path: Path) -> None:
     abci = catalogue.system("abci")
     fast = StorageSample("files", 1e5, 1e6, 8, 1, where="a.log:3")
-    (refused,) = storage_trust.concerns([Reading("a.log", "y", storage=(fast,))], abci)
+    (refused,) = storage_concerns([Reading("a.log", "y", storage=(fast,))], abci)
     assert refused.severity == "refuse"
-    assert "network carries" in refused.what
-    assert not storage_trust.concerns([Reading("a.log", "y", storage=(fast,))], abci, "local")
+    assert "network carries" in refused.problem
+    assert not storage_concerns([Reading("a.log", "y", storage=(fast,))], abci, "local")
     wide = fast._replace(per_second=10.0, nodes=10**6)
-    assert "nodes" in storage_trust.concerns([Reading("a.log", "y", storage=(wide,))], abci)[0].what
+    assert "nodes" in storage_concerns([Reading("a.log", "y", storage=(wide,))], abci)[0].problem
     pair = [StorageSample("stat", rate, 0, 8, 1, where="a.log:3") for rate in (100.0, 200.0, 400.0)]
     for count, severity in ((2, "warn"), (3, "refuse")):
-        (apart,) = storage_trust.concerns([Reading("a", "y", storage=tuple(pair[:count]))], abci)
+        (apart,) = storage_concerns([Reading("a", "y", storage=tuple(pair[:count]))], abci)
         assert apart.severity == severity
     bad = tmp_path / "bad.jsonl"
     bad.write_text((LOGS / "storage.jsonl").read_text().replace("180.0", "1e9", 1))

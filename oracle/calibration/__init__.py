@@ -1,4 +1,4 @@
-"""α, β and kernel curves fitted to measurements, with residuals and intervals, as a new spec.
+"""Fits α, β and kernel curves to measurements, with residuals and intervals, as a new spec.
 
 calibrate     from readings to a calibrated system: its report, its JSON, its spec file
 library       the library's own model, corrected by few factors that all samples share
@@ -7,11 +7,10 @@ pools         the samples of one operation at one level, which are fitted togeth
 fit           the lower envelope of α-β lines, fitted to a pool
 entries       a fit as `collectives:` entries of a spec, and in words
 concurrency   several groups at once against one alone: contention, measured
-believed      whether logs can be of a system at all: refused, or warned of
+believed      logs that cannot be of a system, or rates not of its storage: refused, or warned of
 trust         whether logs contradict the system, each other or themselves
 streams       what tests between pairs say of links
 storage       shared files and disks, fitted to measured rates
-storage_trust  whether those rates contradict the system, or each other
 structure     levels and ports of a system, as topology files describe them
 runs          factors of a machine and its software from logs of training runs
 run_parts     parts of a logged run beside what is predicted of them

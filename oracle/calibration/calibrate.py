@@ -37,20 +37,20 @@ from oracle.spec.units import show
 
 @dataclass(frozen=True, eq=False)
 class CollectiveFit:
-    """One pool, fitted: its envelope, the entries it makes, and what it cannot know."""
+    """The fit of one pool: its envelope, the entries it makes, and what it cannot know."""
 
     pool: SamplePool
-    found: Envelope
+    envelope: Envelope
     entries: tuple[Calibrated, ...]
     notes: tuple[str, ...]
 
     @cached_property
     def error(self) -> Floats:
-        return self.pool.error(self.found)
+        return self.pool.error(self.envelope)
 
     @cached_property
     def without_size(self) -> Floats:
-        return self.pool.left_out(self.pool.nbytes, self.found)
+        return self.pool.left_out(self.pool.nbytes, self.envelope)
 
     @cached_property
     def without_ranks(self) -> Floats:
@@ -73,14 +73,14 @@ class CollectiveFit:
         """(bytes, median, lowest, highest fitted / measured − 1, samples) of every size."""
         rows = []
         for size in np.unique(self.pool.nbytes).tolist():
-            some = self.error[self.pool.nbytes == size]
-            row = float(np.median(some)), float(some.min()), float(some.max())
-            rows.append((float(size), *row, len(some)))
+            of_size = self.error[self.pool.nbytes == size]
+            row = float(np.median(of_size)), float(of_size.min()), float(of_size.max())
+            rows.append((float(size), *row, len(of_size)))
         return rows
 
     def worst(self, count: int = 5) -> list[str]:
         """The samples farthest from the fit; those beyond the noise are called outliers."""
-        outliers = set(self.found.outliers.tolist())
+        outliers = set(self.envelope.outliers.tolist())
         order = np.argsort(-np.abs(self.error), kind="stable")[:count]
         return [
             f"{'outlier ' if k in outliers else ''}{self.pool.samples[k].where}: "
@@ -108,10 +108,11 @@ class Calibration(Tabular):
     @property
     def told(self) -> bool:
         """Whether the readings say anything of the system."""
-        return bool(self.fits or self.structure.findings or any(one.limits for one in self.storage))
+        limits = any(storage_fit.limits for storage_fit in self.storage)
+        return bool(self.fits or self.structure.findings or limits)
 
     def says(self) -> str:
-        """How much was fitted onto what."""
+        """What was fitted onto which system, in a line."""
         fitted = ", ".join(f"{fit.pool.op} of the {fit.pool.level}" for fit in self.fits)
         return f"{self.system.name}: {fitted or 'nothing'} fitted to {len(self.readings)} files"
 
@@ -122,30 +123,33 @@ class Calibration(Tabular):
     @property
     def remaining(self) -> tuple[str, ...]:
         """Operations and levels for which nothing is calibrated, here or in the system before."""
-        known = {(e.op, e.level) for e in (*self.entries, *self.system.collectives)}
+        calibrated = {(e.op, e.level) for e in (*self.entries, *self.system.collectives)}
         names = [level.name for level in self.system.levels]
         inside, beyond = names[: self.system.inside], names[self.system.inside :]
         rest = []
         for op in ALGORITHMS:
-            at = {level for name, level in known if name == op}
-            if inside and not at & set(inside):
+            levels_known = {level for name, level in calibrated if name == op}
+            if inside and not levels_known & set(inside):
                 rest.append(f"{op} in the {inside[-1]}")
-            if beyond and not at & set(beyond):
+            if beyond and not levels_known & set(beyond):
                 rest.append(f"{op} beyond it" if inside else op)
         return tuple(rest)
 
     @cached_property
     def concurrent(self) -> list[ConcurrentGroups]:
-        """Groups at once against one alone, as measured and as predicted."""
+        """Several groups at once against one alone, as measured and as predicted."""
         return concurrent(self.readings, self.system)
 
     def text(self) -> str:
         """The fits as formulas with intervals, how well they do, and what they leave open."""
-        lines = [f"{found.level}: streams get {float(found.file):.0%} of the datasheet's bandwidth"
-                 for found in self.structure.findings if found.field == "share"]  # fmt: skip
+        lines = [
+            f"{finding.level}: streams get {float(finding.file):.0%} of the datasheet's bandwidth"
+            for finding in self.structure.findings
+            if finding.field == "share"
+        ]
         lines += [line for fit in self.libraries for line in fit.text()]
         lines += [reading.summary() for reading in self.readings] + self.structure.text()
-        lines += [line for one in self.storage for line in one.text()]
+        lines += [line for storage_fit in self.storage for line in storage_fit.text()]
         for fit in self.fits:
             pool, big = fit.pool, fit.pool.nbytes >= 65536
             ranks = ", ".join(f"{p:.0f}" for p in np.unique(pool.ranks))
@@ -157,18 +161,19 @@ class Calibration(Tabular):
                 "  seconds of m bytes among p ranks, the least of:"
                 if fit.entries
                 else "  priced by the library's constants as they are corrected above",
-                *("    " + each.replace(": ", ":\n        ", 1) for each in fit.formulas()),
-                f"  R² of log seconds {fit.r2:.4f}, residual {fit.found.scale:.1%} (1σ, robust), "
-                f"{len(fit.found.outliers)} outliers, repeats within {_share(pool.repeats)}",
+                *("    " + entry.replace(": ", ":\n        ", 1) for entry in fit.formulas()),
+                f"  R² of log seconds {fit.r2:.4f}, residual {fit.envelope.scale:.1%} "
+                f"(1σ, robust), {len(fit.envelope.outliers)} outliers, repeats within "
+                f"{_share(pool.repeats)}",
                 "  median error (64 KiB and more / below):",
-                f"    fitted {_median(fit.error, big)}; a size left out "
-                f"{_median(fit.without_size, big)}; a rank count left out "
-                f"{_median(fit.without_ranks, big)}",
+                f"    fitted {_medians(fit.error, big)}; a size left out "
+                f"{_medians(fit.without_size, big)}; a rank count left out "
+                f"{_medians(fit.without_ranks, big)}",
                 "  fitted / measured − 1 by size: median [lowest, highest]",
                 *_columns(
                     [
-                        f"{show(size, 'B')} {mid:+.1%} [{least:+.0%}, {most:+.0%}]"
-                        for size, mid, least, most, _ in fit.residuals()
+                        f"{show(size, 'B')} {mid:+.1%} [{lowest:+.0%}, {highest:+.0%}]"
+                        for size, mid, lowest, highest, _ in fit.residuals()
                     ]
                 ),
                 "  farthest off:",
@@ -176,15 +181,15 @@ class Calibration(Tabular):
                 *(line for note in fit.notes for line in _wrapped(f"note: {note}", "  ")),
             ]
         if self.concurrent:
-            lines += ["", "groups at once:", *(f"  {each.words}" for each in self.concurrent)]
+            lines += ["", "groups at once:", *(f"  {entry.words}" for entry in self.concurrent)]
         if self.refused:
-            lines += ["", "not fitted:", *(f"  {what}: {why}" for what, why in self.refused)]
+            lines += ["", "not fitted:", *(f"  {subject}: {why}" for subject, why in self.refused)]
         rest = ", ".join(self.remaining) or "nothing"
         lines += ["", *_wrapped(f"still at datasheet values: {rest}")]
         return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for another program."""
+        """The calibration for another program."""
         return {
             "system": self.system.name,
             "readings": [
@@ -194,10 +199,10 @@ class Calibration(Tabular):
             ],
             "fits": [_as_dict(fit) for fit in self.fits],
             "library": [_library(fit) for fit in self.libraries],
-            "storage": [each.to_dict() for each in self.storage],
-            "refused": [{"what": what, "why": why} for what, why in self.refused],
+            "storage": [part.to_dict() for part in self.storage],
+            "refused": [{"what": subject, "why": why} for subject, why in self.refused],
             "datasheet": list(self.remaining),
-            "crowds": [asdict(each) for each in self.concurrent],
+            "crowds": [asdict(part) for part in self.concurrent],
             "structure": [asdict(finding) for finding in self.structure.findings],
             "dropped": list(self.structure.dropped),
         }  # fmt: skip
@@ -208,12 +213,12 @@ class Calibration(Tabular):
             {"op": entry.op, "level": entry.level, "algorithm": entry.algorithm,
              "base": entry.base, "latency": entry.latency, "bandwidth": entry.bandwidth,
              "ranks": " ".join(map(str, entry.ranks)), "samples": len(fit.pool.seconds),
-             "r2": float(fit.r2), "residual": float(fit.found.scale)}
+             "r2": float(fit.r2), "residual": float(fit.envelope.scale)}
             for fit in self.fits for entry in fit.entries
         ]  # fmt: skip
 
     def spec(self) -> str:
-        """The system file's own text, but for the levels and the `collectives:` that are new."""
+        """The text of the system's file with the new levels and `collectives:`."""
         if not self.original:
             raise InputError(self.system.name, 0, "this system came from no file",
                           "calibrate onto a shipped name or a path")  # fmt: skip
@@ -226,9 +231,10 @@ class Calibration(Tabular):
                 raise InputError(self.origin, 0, str(error), hint) from None
         if self.libraries:
             levels = {fit.level for fit in self.libraries}
-            kept = [each for each in self.system.library if each.level not in levels]
-            text = with_block(text, library_block([*kept, *(fit.entry for fit in self.libraries)]))
-        measured = of_storage.put(self.before.storage, self.storage) if self.storage else None
+            library = [entry for entry in self.system.library if entry.level not in levels]
+            library += [fit.entry for fit in self.libraries]
+            text = with_block(text, library_block(library))
+        measured = of_storage.with_fits(self.before.storage, self.storage) if self.storage else None
         if measured:
             text = with_block(text, of_storage.block(measured))
         fresh = {(fit.pool.op, fit.pool.level) for fit in self.fits}
@@ -238,22 +244,22 @@ class Calibration(Tabular):
         return with_block(text, block([*old, *entries]) if old or entries else "collectives: []\n")
 
     def write(self, path: str | Path) -> None:
-        """The new spec into a file of its own: whole or not at all, never over what it is from."""
+        """Write the new spec into a file of its own, completely or not at all."""
         target = Path(path)
         inputs = [self.origin, *(reading.path for reading in self.readings)]
         for name in inputs:
             if name and target.exists() and Path(name).exists() and target.samefile(name):
                 raise InputError(str(path), 0, "this file is an input", "name another output")
-        text, here = self.spec(), target.parent.absolute()
+        text, folder = self.spec(), target.parent.absolute()
         if self.origin not in ("", "-"):
-            text = moved(text, Path(self.origin).parent.absolute(), here)
-        catalogue.read_again(System, _loaded(text), here)  # what is written can be read
+            text = moved(text, Path(self.origin).parent.absolute(), folder)
+        catalogue.read_again(System, _loaded(text), folder)  # what is written can be read
         try:
             write(target, text.encode())
         except OSError as error:
-            what = error.strerror or "it cannot be written"
+            problem = error.strerror or "it cannot be written"
             raise InputError(
-                str(path), 0, what, "name a file in a folder you may write to"
+                str(path), 0, problem, "name a file in a folder you may write to"
             ) from None
 
 
@@ -273,18 +279,20 @@ def calibrate(readings: Iterable[Reading], system: Any, files: str = "") -> Cali
     libraries = library_fits(found_pools, spec, readings)
     fits = []
     for op, level, samples in found_pools:
-        what = f"{op}, {level}"
+        title = f"{op}, {level}"
         pool = pooled(op, level, samples)
         why = degenerate(pool)
         if why:
-            refused.append((what, why))
+            refused.append((title, why))
             continue
-        found = pool.fitted()
-        said = notes(pool, found)
+        fitted_envelope = pool.fitted()
+        remarks = notes(pool, fitted_envelope)
         served = bool(samples) and bool(of_experts(samples[0]))
         enough = not served and any(fit.tells(op, level) for fit in libraries)
-        own = () if enough else tuple(entries(pool, found, source_of(pool.samples, readings)))
-        fits.append(CollectiveFit(pool, found, own, said))
+        lines: Iterable[Calibrated] = ()
+        if not enough:
+            lines = entries(pool, fitted_envelope, source_of(pool.samples, readings))
+        fits.append(CollectiveFit(pool, fitted_envelope, tuple(lines), remarks))
     return Calibration(
         spec, before, original, origin, readings, tuple(fits), tuple(libraries), tuple(refused),
         structure, of_storage.fits(readings, files),
@@ -300,7 +308,7 @@ def _library(fit: LibraryFit) -> dict[str, Any]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    """Lines of at most 100 columns, the further ones indented more; a long path is not broken."""
+    """Lines of at most 100 columns, the later ones indented; a long path is not broken."""
     return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent + "    ",
                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
@@ -317,24 +325,22 @@ def _share(value: float) -> str:
     return f"{value:.1%}" if np.isfinite(value) else "– (none)"
 
 
-def _median(error: Floats, big: Mask) -> str:
-    parts = []
-    for which in (big, ~big):
-        some = np.abs(error[which])
-        some = some[np.isfinite(some)]
-        parts.append(f"{np.median(some):.1%}" if len(some) else "–")
-    return " / ".join(parts)
+def _median(error: Floats) -> float | None:
+    """The median magnitude of those errors that are known; None where none is."""
+    magnitudes = np.abs(error[np.isfinite(error)])
+    return float(np.median(magnitudes)) if len(magnitudes) else None
+
+
+def _medians(error: Floats, big: Mask) -> str:
+    """The median error of large messages and of small ones."""
+    medians = (_median(error[big]), _median(error[~big]))
+    return " / ".join("–" if median is None else f"{median:.1%}" for median in medians)
 
 
 def _as_dict(fit: CollectiveFit) -> dict[str, Any]:
-    def median(error: Floats, which: Mask) -> float | None:
-        some = np.abs(error[which])
-        some = some[np.isfinite(some)]
-        return float(np.median(some)) if len(some) else None
-
     pool, big = fit.pool, fit.pool.nbytes >= 65536
     errors = {
-        name: {"large": median(error, big), "small": median(error, ~big)}
+        name: {"large": _median(error[big]), "small": _median(error[~big])}
         for name, error in (("fitted", fit.error), ("size left out", fit.without_size),
                             ("ranks left out", fit.without_ranks))
     }  # fmt: skip
@@ -345,14 +351,14 @@ def _as_dict(fit: CollectiveFit) -> dict[str, Any]:
         "ranks": np.unique(pool.ranks).tolist(),
         "sizes": [float(pool.nbytes.min()), float(pool.nbytes.max())],
         "r2": fit.r2,
-        "residual": fit.found.scale,
+        "residual": fit.envelope.scale,
         "repeats": pool.repeats if np.isfinite(pool.repeats) else None,
         "errors": errors,
         "residuals": [
-            {"bytes": size, "median": mid, "low": least, "high": most, "samples": count}
-            for size, mid, least, most, count in fit.residuals()
+            {"bytes": size, "median": mid, "low": lowest, "high": highest, "samples": count}
+            for size, mid, lowest, highest, count in fit.residuals()
         ],
-        "outliers": [pool.samples[k].where for k in fit.found.outliers.tolist()],
+        "outliers": [pool.samples[k].where for k in fit.envelope.outliers.tolist()],
         "entries": [
             {"algorithm": e.algorithm, "protocol": e.protocol, "base": e.base,
              "latency": e.latency, "bandwidth": e.bandwidth, "ranks": list(e.ranks),

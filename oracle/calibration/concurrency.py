@@ -1,4 +1,4 @@
-"""Concurrent groups: how much slower than one group alone, as measured and as predicted (φ).
+"""How much slower groups are together than one alone, as measured and as predicted (φ).
 
 A log that has both (our own, or OSU's pairs) shows the true contention; the φ that is counted on
 the system's links is not fitted to it.
@@ -37,10 +37,10 @@ class ConcurrentGroups:
 
     @property
     def words(self) -> str:
-        """As one would say it."""
-        where = f"{self.nodes} node" + ("s" if self.nodes > 1 else "")
-        where += f", {self.memory} buffers" if self.memory else ""
-        return (f"{self.op}, {self.ranks} ranks on {where}, {self.groups} at once: "
+        """The comparison in a sentence."""
+        place = f"{self.nodes} node" + ("s" if self.nodes > 1 else "")
+        place += f", {self.memory} buffers" if self.memory else ""
+        return (f"{self.op}, {self.ranks} ranks on {place}, {self.groups} at once: "
                 f"{self.measured:.3g} × one alone [{self.low:.3g}, {self.high:.3g}], "
                 f"counted φ = {self.counted:.3g}")  # fmt: skip
 
@@ -58,7 +58,7 @@ def concurrent(readings: Iterable[Reading], system: System) -> list[ConcurrentGr
                 shape = s.operation, s.ranks, s.nodes, s.library, s.memory, s.window, s.in_place
                 sizes = seconds.setdefault(shape, {}).setdefault(s.groups, {})
                 sizes.setdefault(s.nbytes, []).append(s.seconds)
-    found = []
+    crowds = []
     for shape in sorted(seconds, key=str):
         op, ranks, nodes, _, memory, *_ = shape
         alone = seconds[shape].get(1, {})
@@ -68,11 +68,11 @@ def concurrent(readings: Iterable[Reading], system: System) -> list[ConcurrentGr
             if counted is not None:
                 ratio = [float(np.median(sizes[m]) / np.median(alone[m])) for m in common]
                 middle = float(np.median(ratio))
-                found.append(ConcurrentGroups(
+                crowds.append(ConcurrentGroups(
                     op, ranks, nodes, groups, memory, middle, min(ratio), max(ratio),
                     len(common), counted,
                 ))  # fmt: skip
-    return found
+    return crowds
 
 
 def _counted(system: System, op: str, ranks: int, nodes: int, groups: int) -> float | None:

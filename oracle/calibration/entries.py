@@ -1,4 +1,4 @@
-"""A fitted envelope as `collectives:` entries of a spec, as formulas, and notes on its limits."""
+"""Writes a fitted envelope as `collectives:` entries of a spec and as formulas, with notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from oracle.calibration.fit import FASTEST, NORMAL90, Envelope, FittedLine
 from oracle.calibration.pools import SamplePool
-from oracle.calibration.spec_block import plain
+from oracle.calibration.spec_block import plain, rounded
 from oracle.readers.logs import Reading, Sample
 from oracle.spec.system import Calibrated
 from oracle.spec.units import show
@@ -17,29 +17,29 @@ from oracle.spec.units import show
 ALIKE = 0.03  # bandwidths of neighbouring rank counts that share an entry
 
 
-def notes(pool: SamplePool, found: Envelope) -> tuple[str, ...]:
-    """What these samples leave open, and what the fit makes of it."""
-    said = []
+def notes(pool: SamplePool, fitted: Envelope) -> tuple[str, ...]:
+    """What the samples leave open, and what the fit assumes instead."""
+    remarks = []
     counts = np.unique(pool.ranks)
     if len(counts) == 1:
-        said.append(
+        remarks.append(
             f"one rank count ({counts[0]:.0f}): what a call and what a step costs cannot be told "
             "apart, so half is given to each; other counts follow the formula, unmeasured"
         )
     if len(np.unique(pool.inner)) == 1 and pool.inner[0] != pool.ranks[0]:
-        said.append(f"always {pool.inner[0]:.0f} ranks a node: steps inside and between nodes "
+        remarks.append(f"always {pool.inner[0]:.0f} ranks a node: steps inside and between nodes "
                      "share one latency")  # fmt: skip
-    if found.factors:
-        said.append("the bandwidth differs by rank count: one entry for each, interpolated "
+    if fitted.factors:
+        remarks.append("the bandwidth differs by rank count: one entry for each, interpolated "
                      "between them, shared where within 3 %")  # fmt: skip
-    if found.scale > 3 * pool.repeats:
-        said.append(
+    if fitted.scale > 3 * pool.repeats:
+        remarks.append(
             f"the same call again differs by {pool.repeats:.1%} only: what is left over is where "
             "the library changes its ways, which no least of lines follows"
         )
-    if any(line.values[2] * FASTEST <= 1 for line in found.lines):
-        said.append("one line does not grow with size within the range")
-    return tuple(said)
+    if any(line.values[2] * FASTEST <= 1 for line in fitted.lines):
+        remarks.append("one line does not grow with size within the range")
+    return tuple(remarks)
 
 
 def source_of(samples: Sequence[Sample], readings: Sequence[Reading]) -> str:
@@ -51,39 +51,39 @@ def source_of(samples: Sequence[Sample], readings: Sequence[Reading]) -> str:
     machines = dict.fromkeys(str(r.machine["device"]) for r in used if r.machine.get("device"))
     names = ", ".join(Path(r.path).name for r in used)
     when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "date not in the log"
-    where = ", ".join(machines) or "machine not in the log"
-    return plain(f"{', '.join(tools)}: {names}; {when}; {where}")
+    machine_names = ", ".join(machines) or "machine not in the log"
+    return plain(f"{', '.join(tools)}: {names}; {when}; {machine_names}")
 
 
-def entries(pool: SamplePool, found: Envelope, source: str) -> Iterable[Calibrated]:
-    """One entry a line, and for each rank count where the bandwidth differs by it."""
-    order = sorted(found.lines, key=lambda line: _start(pool, line))
+def entries(pool: SamplePool, fitted: Envelope, source: str) -> Iterable[Calibrated]:
+    """An entry for each line, and for each rank count where the bandwidth differs by it."""
+    order = sorted(fitted.lines, key=lambda line: _start(pool, line))
     one_count = len(np.unique(pool.ranks)) == 1
     for number, line in enumerate(order, 1):
-        mine = found.nearest == found.lines.index(line)
+        on_line = fitted.nearest == fitted.lines.index(line)
         base, latency, slope = line.values.tolist()
         shares = [s / v if v > 0 else 0.0 for s, v in zip(line.sigma, line.values, strict=True)]
         steps = pool.forms[line.form].steps
         if one_count and steps[0] > 1:
             base, latency, shares[0] = steps[0] * latency / 2, latency / 2, shares[1]
         relative = {
-            name: float(f"{share:.3g}")
+            name: rounded(share, 3)
             for name, share in zip(("base", "latency", "bandwidth"), shares, strict=True)
             if share > 0
         }
-        for low, high, factor in _ranges(pool, found):
+        for low, high, factor in _ranges(pool, fitted):
             yield Calibrated(
                 op=pool.op,
                 level=pool.level,
                 algorithm=pool.forms[line.form].algorithm,
                 protocol=f"line {number} of {len(order)}",
-                base=_digits(base),
-                latency=_digits(latency),
-                bandwidth=_digits(min(FASTEST, 1 / max(slope * factor, 1 / FASTEST))),
+                base=rounded(base, 5),
+                latency=rounded(latency, 5),
+                bandwidth=rounded(min(FASTEST, 1 / max(slope * factor, 1 / FASTEST)), 5),
                 concurrency=float(pool.samples[0].groups or 1),
                 ranks=(low, high),
-                sizes=(float(pool.nbytes[mine].min()), float(pool.nbytes[mine].max())),
-                uncertainty=relative | {"residual": float(f"{found.scale:.3g}")},
+                sizes=(float(pool.nbytes[on_line].min()), float(pool.nbytes[on_line].max())),
+                uncertainty=relative | {"residual": rounded(fitted.scale, 3)},
                 source=source,
             )
 
@@ -92,17 +92,17 @@ def _start(pool: SamplePool, line: FittedLine) -> float:
     return float(line.values[0] + pool.forms[line.form].steps.mean() * line.values[1])
 
 
-def _ranges(pool: SamplePool, found: Envelope) -> list[tuple[int, int, float]]:
-    """(first, last rank count, factor) of the entries a line needs."""
+def _ranges(pool: SamplePool, fitted: Envelope) -> list[tuple[int, int, float]]:
+    """(first, last rank count, factor) of the entries that a line needs."""
     counts = [int(p) for p in np.unique(pool.ranks)]
-    if not found.factors:
+    if not fitted.factors:
         return [(counts[0], counts[-1], 1.0)]
     ranges = []
     for low, high in zip(counts, [*counts[1:], counts[-1]], strict=True):
-        ranges.append((low, low, found.factors[low]))
+        ranges.append((low, low, fitted.factors[low]))
         if high > low + 1:
             middle = float(np.sqrt((low + 1) * (high - 1)))
-            ranges.append((low + 1, high - 1, float(found.factor(np.array([middle]))[0])))
+            ranges.append((low + 1, high - 1, float(fitted.factor(np.array([middle]))[0])))
     joined = [ranges[0]]
     for low, high, factor in ranges[1:]:
         first, _, before = joined[-1]
@@ -111,10 +111,6 @@ def _ranges(pool: SamplePool, found: Envelope) -> list[tuple[int, int, float]]:
         else:
             joined.append((low, high, factor))
     return joined
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.5g}")
 
 
 def formula(entry: Calibrated) -> str:

@@ -64,7 +64,7 @@ class Envelope:
 
     @property
     def outliers(self) -> Indices:
-        """Samples that lie farther off than five standard deviations, and a tenth."""
+        """Samples farther off than five standard deviations, and a tenth at least."""
         return np.flatnonzero(np.abs(np.log1p(self.residual)) > max(5 * self.scale, 0.1))
 
     @property
@@ -72,16 +72,16 @@ class Envelope:
         return _parameters(self.lines) + max(0, len(self.factors) - 1)
 
     def factor(self, ranks: Floats) -> Floats:
-        """The factor at any rank count: between those measured by log-log interpolation."""
+        """The factor at any rank count, log-log interpolated between those measured."""
         if not self.factors:
             return np.ones_like(ranks)
-        known = np.array(sorted(self.factors))
-        logs = np.log([self.factors[p] for p in known.tolist()])
-        return np.exp(np.interp(np.log(ranks), np.log(known), logs))
+        measured = np.array(sorted(self.factors))
+        logs = np.log([self.factors[p] for p in measured.tolist()])
+        return np.exp(np.interp(np.log(ranks), np.log(measured), logs))
 
 
 class Problem:
-    """Samples to fit, and the work shared by every trial: rows of relative unknowns."""
+    """Samples to fit, with the rows of relative unknowns that every trial shares."""
 
     def __init__(
         self, seconds: Floats, nbytes: Floats, ranks: Floats, forms: Sequence[Form]
@@ -101,7 +101,7 @@ class Problem:
         ]
 
     def scaled(self, factors: dict[float, float]) -> None:
-        """Count wire bytes at each rank count by its factor."""
+        """Multiply wire bytes at each rank count by its factor."""
         per = np.array([factors.get(p, 1.0) for p in self.ranks.tolist()])
         self.rows = self._rows(per)
 
@@ -115,26 +115,26 @@ class Problem:
         return float(2 * c * c * (np.sqrt(1 + (residual / c) ** 2) - 1).sum())
 
     def refined(self, lines: list[FittedLine], rounds: int) -> tuple[float, list[FittedLine]]:
-        """Deal samples to their lowest line and fit each line anew, until nothing improves."""
-        best, found, stale = np.inf, lines, 0
+        """Refit lines to the samples they are lowest for, until nothing improves."""
+        best, best_lines, stale = np.inf, lines, 0
         for _ in range(rounds):
             times = self.relative(lines)
             residual = np.log(np.maximum(times.min(axis=0), 1e-9))
             loss = self.loss(residual)
             stale = 0 if loss < best * (1 - 1e-7) else stale + 1
             if loss < best:
-                best, found = loss, lines
+                best, best_lines = loss, lines
             if stale > 3:
                 break
             nearest = times.argmin(axis=0)
             weight = 1 / np.sqrt(1 + (residual / self.soft) ** 2)
             lines = [self._refit(line, nearest == k, weight) for k, line in enumerate(lines)]
-        return best, found
+        return best, best_lines
 
-    def _refit(self, line: FittedLine, mine: Mask, weight: Floats) -> FittedLine:
-        if mine.sum() < 2:
+    def _refit(self, line: FittedLine, on_line: Mask, weight: Floats) -> FittedLine:
+        if on_line.sum() < 2:
             return line
-        return FittedLine(line.form, nonnegative(self.rows[line.form][mine], weight[mine]))
+        return FittedLine(line.form, nonnegative(self.rows[line.form][on_line], weight[on_line]))
 
     def windows(self) -> list[Indices]:
         """Runs of samples by size, from all of them down to an eighth."""
@@ -154,15 +154,15 @@ class Problem:
         ]
         return [line for line in lines if line.values.any()]
 
-    def grown(self, most: int = MOST_LINES) -> list[FittedLine]:
-        """Lines added one at a time; with each, the earlier ones are reconsidered."""
+    def grown(self, limit: int = MOST_LINES) -> list[FittedLine]:
+        """Add lines one at a time, reconsidering the earlier ones with each."""
         starts = self.starts()
         start_times = self.relative(starts)
-        kept: list[FittedLine] = []
+        lines_kept: list[FittedLine] = []
         lowest = np.inf
-        for _ in range(most):
-            loss, lines = self._with_one_more(kept, starts, start_times)
-            for _ in range(2 if kept else 0):
+        for _ in range(limit):
+            loss, lines = self._with_one_more(lines_kept, starts, start_times)
+            for _ in range(2 if lines_kept else 0):
                 before = loss
                 for k in range(len(lines)):
                     tried = self._with_one_more(lines[:k] + lines[k + 1 :], starts, start_times)
@@ -173,22 +173,22 @@ class Problem:
             criterion = self.criterion(loss, _parameters(lines))
             if criterion > lowest - 2:
                 break
-            lowest, kept = criterion, lines
-        return kept
+            lowest, lines_kept = criterion, lines
+        return lines_kept
 
     def _with_one_more(
-        self, kept: list[FittedLine], starts: list[FittedLine], start_times: Floats
+        self, lines_kept: list[FittedLine], starts: list[FittedLine], start_times: Floats
     ) -> tuple[float, list[FittedLine]]:
-        """The best next line, of the few that look best before anything is fitted anew."""
-        below = self.relative(kept).min(axis=0) if kept else np.inf
+        """Add the best next line, of the few that look best before refitting."""
+        below = self.relative(lines_kept).min(axis=0) if lines_kept else np.inf
         lowest = np.maximum(np.minimum(start_times, below), 1e-9)
         losses = [self.loss(row) for row in np.log(lowest)]
         best = np.argsort(losses, kind="stable")[:TRIES]
-        tries = [self.refined([*kept, starts[k]], 8) for k in best]
-        return self.refined(min(tries, key=lambda found: found[0])[1], 40)
+        tries = [self.refined([*lines_kept, starts[k]], 8) for k in best]
+        return self.refined(min(tries, key=lambda tried: tried[0])[1], 40)
 
     def criterion(self, loss: float, parameters: int) -> float:
-        """Bayes': n ln(loss/n) + k ln n."""
+        """Bayes' information criterion: n ln(loss/n) + k ln n."""
         n = len(self.seconds)
         return float(n * np.log(max(loss, 1e-12) / n) + parameters * np.log(n))
 
@@ -214,18 +214,18 @@ class Problem:
         ]
         return Envelope(tuple(lines), factors, scale, criterion, np.expm1(-residual), nearest)
 
-    def covariance(self, line: FittedLine, mine: Mask, residual: Floats, spare: int) -> Floats:
-        """That of an M-estimate [huber1981, §7.6]: Σψ² / (Σψ′)² scaled by (XᵀX)⁻¹."""
+    def covariance(self, line: FittedLine, on_line: Mask, residual: Floats, spare: int) -> Floats:
+        """The covariance of an M-estimate [huber1981, §7.6]: Σψ² / (Σψ′)² (XᵀX)⁻¹."""
         full = np.zeros((3, 3))
         active = np.flatnonzero(line.values > 0)
         n = len(residual)
-        if not len(active) or not mine.any():
+        if not len(active) or not on_line.any():
             return full
         c = max(1.5 * spread(residual), 0.01)
         root = np.sqrt(1 + (residual / c) ** 2)
         psi, slope = residual / root, 1 / root**3
         variance = (psi**2).sum() / max(spare, 1) / (slope.sum() / n) ** 2
-        rows = self.rows[line.form][np.ix_(mine, active)]
+        rows = self.rows[line.form][np.ix_(on_line, active)]
         norm = np.sqrt((rows**2).sum(axis=0))
         inverse = np.linalg.pinv((rows / norm).T @ (rows / norm), rcond=1e-10)
         full[np.ix_(active, active)] = variance * inverse / np.outer(norm, norm)
@@ -234,7 +234,7 @@ class Problem:
     def by_ranks(
         self, lines: list[FittedLine], rounds: int = 6
     ) -> tuple[list[FittedLine], dict[float, float]]:
-        """Lines that share base and latency, and a factor on wire bytes for each rank count."""
+        """Fit lines that share base and latency, and a factor on wire bytes by rank count."""
         counts = np.unique(self.ranks)
         factors = dict.fromkeys(counts.tolist(), 1.0)
         grid = np.exp(np.linspace(-2.2, 2.2, 89))
@@ -245,10 +245,10 @@ class Problem:
             moving = np.stack([part[:, 2] for part in parts])
             steps = grid if turn == 0 else np.exp(np.linspace(-0.3, 0.3, 61) / 2 ** (turn - 1))
             for p in counts.tolist():
-                mine = self.ranks == p
+                of_count = self.ranks == p
                 tries = (factors[p] if turn else 1.0) * steps
                 losses = [
-                    self.loss(np.log((fixed[:, mine] + t * moving[:, mine]).min(axis=0)))
+                    self.loss(np.log((fixed[:, of_count] + t * moving[:, of_count]).min(axis=0)))
                     for t in tries
                 ]
                 factors[p] = float(tries[int(np.argmin(losses))])
@@ -264,43 +264,45 @@ def envelope(
     nbytes: Floats,
     ranks: Floats,
     forms: Sequence[Form],
-    most: int = MOST_LINES,
+    limit: int = MOST_LINES,
 ) -> Envelope:
     """The envelope that the samples pay for, with one bandwidth or one for each rank count."""
     problem = Problem(seconds, nbytes, ranks, forms)
-    one = problem.finished(problem.grown(most), {})
+    common = problem.finished(problem.grown(limit), {})
     if len(np.unique(ranks)) < 2:
-        return one
-    lines, factors = problem.by_ranks(list(one.lines))
+        return common
+    lines, factors = problem.by_ranks(list(common.lines))
     # lines found without factors may stand in for them: grow them again with the factors in
-    lines = problem.grown(most) or lines
+    lines = problem.grown(limit) or lines
     lines, factors = problem.by_ranks(lines)
-    many = problem.finished(lines, factors)
+    by_count = problem.finished(lines, factors)
     # a factor for each count extrapolates worse than one bandwidth: it must be worth a seventh
-    less = problem.loss(np.log1p(many.residual)) < 0.85 * problem.loss(np.log1p(one.residual))
-    return many if less and many.criterion < one.criterion - 10 else one
+    less = problem.loss(np.log1p(by_count.residual)) < 0.85 * problem.loss(
+        np.log1p(common.residual)
+    )
+    return by_count if less and by_count.criterion < common.criterion - 10 else common
 
 
-def refitted(problem: Problem, known: Envelope) -> Envelope:
-    """The envelope of the same structure for other samples, from where `known` stands."""
+def refitted(problem: Problem, like: Envelope) -> Envelope:
+    """The envelope of the same structure for other samples, from where `like` stands."""
     factors: dict[float, float] = {}
-    _, lines = problem.refined(list(known.lines), 25)
-    if known.factors:
+    _, lines = problem.refined(list(like.lines), 25)
+    if like.factors:
         lines, factors = problem.by_ranks(lines, 4)
     return problem.finished(lines, factors)
 
 
-def predicted(found: Envelope, forms: Sequence[Form], ranks: Floats) -> Floats:
-    """Seconds of other samples, seen through the same forms."""
-    factor = found.factor(ranks)
+def predicted(fitted: Envelope, forms: Sequence[Form], ranks: Floats) -> Floats:
+    """Seconds of other samples by the same forms."""
+    factor = fitted.factor(ranks)
     times = [
         line.values[0]
         + forms[line.form].steps * line.values[1]
         + forms[line.form].wire * factor * line.values[2]
-        for line in found.lines
+        for line in fitted.lines
     ]
-    least: Floats = np.min(times, axis=0)
-    return least
+    lowest: Floats = np.min(times, axis=0)
+    return lowest
 
 
 def nonnegative(rows: Floats, weight: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Kernel curves fitted to measured kernels by robust least squares.
+"""Fits kernel curves to measured kernels by robust least squares.
 
 Each family, precision and part has its own `Curve`. Its six numbers minimise the soft-L1 loss of
 the logarithm of predicted over measured seconds, so that a kernel that is off by a factor (another
@@ -56,7 +56,7 @@ SHAPING = ("tile", "ramp", "prologue", "zeros")
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """How well a curve predicts kernels it has not seen: each is held out once, in a fifth."""
+    """How well a curve predicts kernels that its fit has not seen."""
 
     family: str
     precision: str
@@ -121,8 +121,10 @@ def fit(
         if family not in STREAMED and precision not in device.peak:
             skipped.append(f"{title}: {device.name} has no peak for {precision}")
             continue
-        own, residual = fit_group(kernels, device, source, (seed, folds), everything, loaded)
-        curves += own
+        group_curves, residual = fit_group(
+            kernels, device, source, (seed, folds), everything, loaded
+        )
+        curves += group_curves
         residuals.append(residual)
     return KernelFit(tuple(curves), tuple(residuals), tuple(skipped))
 
@@ -131,18 +133,18 @@ def fit_group(
     kernels: list[Kernel], device: Device, source: str, drawn: tuple[int, int], everything: bool,
     loaded: float,
 ) -> tuple[list[Curve], Residual]:  # fmt: skip
-    """The curve of one group of kernels (two, where Winograd shows), and its residuals."""
+    """Fit the curve of one group of kernels (two, where Winograd shows); with its residuals."""
     first = kernels[0]
     shapes = np.array([kernel.shape for kernel in kernels]).T
     seconds = np.array([kernel.seconds for kernel in kernels])
-    files = ", ".join(sorted({each.where.rpartition(":")[0] for each in kernels}))
+    files = ", ".join(sorted({kernel.where.rpartition(":")[0] for kernel in kernels}))
     starts = first_guesses(first, source or files)
     price = pricer(first.family, first.precision, first.part, device, loaded)
 
-    def best(seen: Indices) -> list[Curve]:
+    def best(training: Indices) -> list[Curve]:
         # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
         tried = (
-            solve(start, lambda trial: price(trial, shapes[:, seen]), seconds[seen])
+            solve(start, lambda trial: price(trial, shapes[:, training]), seconds[training])
             for start in starts
         )
         return min(tried, key=lambda pair: pair[1] * (WAVES_PENALTY if pair[0][0].waves else 1))[0]
@@ -150,27 +152,27 @@ def fit_group(
     error = np.empty(len(kernels))
     seed, parts = drawn
     folds = [split(len(kernels), part, seed, parts) for part in range(parts)]
-    found = [best(seen) for _, seen in folds]
-    for (held, _), curves in zip(folds, found, strict=True):
-        error[held] = np.log(price(curves, shapes[:, held]) / seconds[held])
-    chosen = best(np.arange(len(kernels))) if everything else found[0]
+    fits = [best(trained) for _, trained in folds]
+    for (held_out, _), curves in zip(folds, fits, strict=True):
+        error[held_out] = np.log(price(curves, shapes[:, held_out]) / seconds[held_out])
+    chosen = best(np.arange(len(kernels))) if everything else fits[0]
     relative, middle = np.expm1(error), float(np.median(error))
     spread = float(np.hypot(1.4826 * np.median(np.abs(error - middle)), middle))
     work = size(first.family, shapes)
     reach = (float(work.min()), float(work.max()))
-    at = int(np.argmax(np.abs(error)))
+    worst = int(np.argmax(np.abs(error)))
     off = np.abs(relative)
     residual = Residual(
         first.family, first.precision, first.part, len(kernels),
         float(np.median(off[folds[0][0]])), float(np.median(off)), float(np.quantile(off, 0.9)),
-        float(np.median(relative)), spread, f"{kernels[at].where} {relative[at]:+.0%}", reach,
+        float(np.median(relative)), spread, f"{kernels[worst].where} {relative[worst]:+.0%}", reach,
     )  # fmt: skip
     bounds = () if first.family in STREAMED else reach
     return [replace(curve, uncertainty=spread, reach=bounds) for curve in chosen], residual
 
 
 def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
-    """Curves to start the search from.
+    """Curves from which the search starts.
 
     For matrix products without and with whole waves; for convolutions several, without and with
     Winograd.
@@ -190,43 +192,43 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
         return [[plain], [replace(plain, pace=SLOW)]]
     if first.family != "conv":
         return [[plain]]
-    alone, both = [plain], [plain, replace(plain, family="winograd")]
-    return [alone, both] + [
-        [altered(known, SHAPING, numbers) for known in start]
-        for start in (alone, both)
+    alone, with_winograd = [plain], [plain, replace(plain, family="winograd")]
+    return [alone, with_winograd] + [
+        [altered(curve, SHAPING, numbers) for curve in start]
+        for start in (alone, with_winograd)
         for numbers in ((8, 0.5, 8, 0.3), (100, 0.001, 16, 3.0), (8, 0.001, 300, 0.3))
     ]
 
 
-def applies(name: str, known: Curve) -> bool:
-    """Whether a curve of this family and part has the number."""
-    if known.family in STREAMED:
-        return name in ("start", "traffic", *(["pace"] * (known.family in ("norm", "pool"))))
-    if known.family == "scan":
+def applies(name: str, curve: Curve) -> bool:
+    """Whether a curve of this family and part has the named number."""
+    if curve.family in STREAMED:
+        return name in ("start", "traffic", *(["pace"] * (curve.family in ("norm", "pool"))))
+    if curve.family == "scan":
         return name in ("sustained", "traffic")
-    if known.family == "depthwise":
+    if curve.family == "depthwise":
         return name in ("start", "sustained", "traffic")
-    convolution = known.family in ("conv", "winograd", "conv3d", "grouped")
-    data = convolution and known.part == "data"
-    only = {"granule": convolution, "zeros": data and known.family != "winograd",
-            "ramp": not known.waves,
+    convolution = curve.family in ("conv", "winograd", "conv3d", "grouped")
+    data = convolution and curve.part == "data"
+    only = {"granule": convolution, "zeros": data and curve.family != "winograd",
+            "ramp": not curve.waves,
             # rows of hidden and inner channels alone are all long: they show no start of a loop
-            "prologue": known.family != "experts", "pace": False, "sweeps": known.sweeps > 0,
-            "strided": data and known.strided > 1}  # fmt: skip
+            "prologue": curve.family != "experts", "pace": False, "sweeps": curve.sweeps > 0,
+            "strided": data and curve.strided > 1}  # fmt: skip
     return only.get(name, True)
 
 
-def altered(known: Curve, names: Iterable[str], numbers: Iterable[float]) -> Curve:
-    """The same curve with other values of the named numbers."""
+def altered(curve: Curve, names: Iterable[str], numbers: Iterable[float]) -> Curve:
+    """The curve with other values of the named numbers."""
     changes: dict[str, Any] = dict(zip(names, numbers, strict=True))
-    return replace(known, **changes)
+    return replace(curve, **changes)
 
 
 def split(count: int, part: int, seed: int, parts: int = FOLDS) -> tuple[Indices, Indices]:
-    """Which kernels are held out (one random fifth of five) and which are seen."""
+    """Which kernels are held out (one random fifth) and which are seen."""
     order = np.random.default_rng(seed).permutation(count)
-    held = np.arange(count) % parts == part
-    return order[held], order[~held]
+    held_out = np.arange(count) % parts == part
+    return order[held_out], order[~held_out]
 
 
 def solve(
@@ -235,11 +237,11 @@ def solve(
     """The numbers of `start` that fit best, and their penalised loss."""
     from scipy.optimize import least_squares
 
-    owned = [[name for name in NUMBERS if applies(name, known)] for known in start]
-    least, most = np.log([NUMBERS[name] for names in owned for name in names]).T
+    owned = [[name for name in NUMBERS if applies(name, curve)] for curve in start]
+    lowest, highest = np.log([NUMBERS[name] for names in owned for name in names]).T
     pairs = list(zip(start, owned, strict=True))
-    assumed = [max(getattr(known, name), 1e-9) for known, names in pairs for name in names]
-    origin = np.clip(np.log(assumed), least + 1e-6, most - 1e-6)
+    assumed = [max(getattr(curve, name), 1e-9) for curve, names in pairs for name in names]
+    origin = np.clip(np.log(assumed), lowest + 1e-6, highest - 1e-6)
     cuts = np.cumsum([len(names) for names in owned])[:-1]
 
     def curves(numbers: Floats) -> list[Curve]:
@@ -250,18 +252,18 @@ def solve(
         off = np.log(price(curves(numbers)) / seconds)
         return np.concatenate([off, SOFT * (numbers - origin) / PRIOR])
 
-    found = least_squares(
-        residuals, origin, loss="soft_l1", f_scale=SOFT, bounds=(least, most), x_scale=0.3
+    solution = least_squares(
+        residuals, origin, loss="soft_l1", f_scale=SOFT, bounds=(lowest, highest), x_scale=0.3
     )
-    loss = found.cost / SOFT**2 + 2 * len(origin)
-    return curves(found.x), float(loss)
+    loss = solution.cost / SOFT**2 + 2 * len(origin)
+    return curves(solution.x), float(loss)
 
 
 def pricer(
     family: str, precision: str, part: str, device: Device, loaded: float = 1.0
 ) -> Callable[[list[Curve], Floats], Floats]:
     """The function (trial curves, shapes) -> seconds on the device."""
-    copies = tuple(known for known in device.kernels if known.family == "stream" != family)
+    copies = tuple(curve for curve in device.kernels if curve.family == "stream" != family)
 
     def price(trial: list[Curve], shapes: Floats) -> Floats:
         # a benchmark of one kernel is mostly over before power slows its clock
@@ -279,7 +281,7 @@ def seconds_of(
         return np.asarray(gemm(device, precision, *shapes, queued=True))
     if family in CONVOLUTIONS:
         batch, channels, filters, *boxes, groups = shapes
-        out, window, stride = (tuple(boxes[at : at + 3]) for at in (0, 3, 6))
+        out, window, stride = (tuple(boxes[first : first + 3]) for first in (0, 3, 6))
         return np.asarray(conv(
             device, precision, batch, channels, filters, out, window, stride, groups, part,
             family=family, layout=layout, queued=True,
@@ -295,7 +297,7 @@ def seconds_of(
 
 
 def size(family: str, shapes: Floats) -> Floats:
-    """FLOP of each kernel; bytes of a stream."""
+    """FLOP of each kernel; bytes where it is streamed."""
     if family == "experts":
         tokens, hidden, ffn, visits, _, devices, gated = shapes
         return np.asarray(2 * (2 + gated) * tokens * visits / devices * hidden * ffn)
@@ -326,28 +328,28 @@ def report(result: KernelFit) -> str:
 
 
 def entries(curves: Iterable[Curve]) -> list[dict[str, object]]:
-    """Curves as the `kernels:` of a device file lists them: four digits, units where due."""
+    """Curves as the `kernels:` of a device file lists them, in four digits."""
     units = {"start": "s"}
     listed: list[dict[str, object]] = []
-    for each in curves:
-        entry: dict[str, object] = {"family": each.family}
+    for curve in curves:
+        entry: dict[str, object] = {"family": curve.family}
         entry |= {
-            name: getattr(each, name) for name in ("precision", "part") if getattr(each, name)
+            name: getattr(curve, name) for name in ("precision", "part") if getattr(curve, name)
         }
-        for name in (name for name in NUMBERS if applies(name, each)):
-            value = getattr(each, name)
+        for name in (name for name in NUMBERS if applies(name, curve)):
+            value = getattr(curve, name)
             entry[name] = show(value, units[name], 4) if name in units else float(f"{value:.4g}")
-        if each.waves:
+        if curve.waves:
             entry["waves"] = True
-        if each.reach:
-            entry["reach"] = [show(end, "FLOP", 4) for end in each.reach]
-        entry |= {"uncertainty": float(f"{each.uncertainty:.2g}"), "origin": each.origin}
-        listed.append(entry | {"source": each.source})
+        if curve.reach:
+            entry["reach"] = [show(end, "FLOP", 4) for end in curve.reach]
+        entry |= {"uncertainty": float(f"{curve.uncertainty:.2g}"), "origin": curve.origin}
+        listed.append(entry | {"source": curve.source})
     return listed
 
 
 def onto(device: Device, curves: Iterable[Curve]) -> Device:
-    """The device with these curves in place of its own of the same kernels; the rest stays."""
+    """The device with these curves in place of its own of the same kernels."""
     fresh = tuple(curves)
     algorithms = {"winograd": "conv"}
 
@@ -355,5 +357,5 @@ def onto(device: Device, curves: Iterable[Curve]) -> Device:
         return algorithms.get(curve.family, curve.family), curve.precision, curve.part
 
     replaced = {key(curve) for curve in fresh}
-    kept = tuple(curve for curve in device.kernels if key(curve) not in replaced)
-    return replace(device, kernels=kept + fresh)
+    unchanged = tuple(curve for curve in device.kernels if key(curve) not in replaced)
+    return replace(device, kernels=unchanged + fresh)

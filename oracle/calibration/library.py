@@ -1,4 +1,4 @@
-"""A library's own model fitted to logs: few factors that all operations and rank counts share.
+"""Fits a library's own model to logs, by few factors that operations and rank counts share.
 
     seconds = least over algorithms and protocols of
               base · f + hops · g + wire · m / (bandwidth · h)
@@ -47,14 +47,14 @@ ALONE = (0.08, 0.3, 0.3, 0.08, 0.2, 0.35, 0.3, 0.3, 0.12, 0.12, 0.08, 0.08, 0.3,
 
 @dataclass(frozen=True)
 class Prior:
-    """Where the factors are before any log is read: their logarithms, and how they are spread."""
+    """The factors before any log is read: their logarithms, and how these are spread."""
 
     mean: Floats
     covariance: Floats
 
     @cached_property
     def root(self) -> Floats:
-        """What makes the spread of all of them one, and free of each other."""
+        """The transform that makes the factors' deviations independent and of variance one."""
         return np.asarray(np.linalg.inv(np.linalg.cholesky(self.covariance)))
 
 
@@ -63,11 +63,11 @@ CONSTANTS = np.log([*[1.0] * 12, 1.0, nccl.OWN, 1.0, 1e-9])
 
 
 def typical(outside: bool) -> Prior:
-    """Of places that were measured: a machine that is slow to call is so by every protocol."""
+    """The prior of places that were measured: a slow machine is slow by every protocol."""
     covariance = np.diag(np.square(ALONE))
     for part, share in enumerate(SHARED):
-        mine = slice(part * len(FACTORS), (part + 1) * len(FACTORS))
-        covariance[mine, mine] += share**2
+        of_part = slice(part * len(FACTORS), (part + 1) * len(FACTORS))
+        covariance[of_part, of_part] += share**2
     return Prior(np.log(BETWEEN if outside else INSIDE), covariance)
 
 
@@ -75,7 +75,7 @@ def typical(outside: bool) -> Prior:
 class Place:
     """Samples inside a node, or between nodes, and what the library's model says of each.
 
-    (terms, samples) arrays, padded: what is never the least.
+    Arrays are (terms, samples), padded with terms that are never the fastest.
     """
 
     system: System
@@ -86,109 +86,116 @@ class Place:
     base: Floats
     hops: Floats
     wire: Floats  # seconds of all bytes
-    own: Floats  # of those that a rank has already
+    copied: Floats  # of those that a rank has already
     kind: NDArray[np.int64]  # of each term among FACTORS
     tree: Mask
 
     @classmethod
-    def of(cls, system: System, outside: bool, samples: Sequence[Sample]) -> Place:
-        """Samples that know their ranks and nodes, but for those that the library cannot serve."""
+    def from_samples(cls, system: System, outside: bool, samples: Sequence[Sample]) -> Place:
+        """The place of samples that know their ranks and nodes, if the library serves them."""
         groups = {key: [*_terms(system, *key)] for key in dict.fromkeys(map(_group, samples))}
-        samples = [one for one in samples if groups[_group(one)]]
-        most = max(map(len, groups.values()), default=0)
-        shape = most, len(samples)
-        parts = {name: np.zeros(shape) for name in ("fixed", "base", "hops", "wire", "own")}
+        samples = [sample for sample in samples if groups[_group(sample)]]
+        terms_at_most = max(map(len, groups.values()), default=0)
+        shape = terms_at_most, len(samples)
+        parts = {name: np.zeros(shape) for name in ("fixed", "base", "hops", "wire", "copied")}
         parts["base"][:] = np.inf
         kind, tree = np.zeros(shape, np.int64), np.zeros(shape, bool)
         inner = factors(system, False)
-        for column, one in enumerate(samples):
-            for row, term in enumerate(groups[_group(one)]):
-                other = inner.hop.get(term.kind, 1.0) if inner and outside else 1.0
-                parts["fixed"][row, column] = term.inside * other if outside else 0.0
+        for column, sample in enumerate(samples):
+            for row, term in enumerate(groups[_group(sample)]):
+                inner_factor = inner.hop.get(term.kind, 1.0) if inner and outside else 1.0
+                parts["fixed"][row, column] = term.inside * inner_factor if outside else 0.0
                 parts["base"][row, column] = term.base
                 parts["hops"][row, column] = term.between if outside else term.inside
-                parts["wire"][row, column] = term.per_byte * one.nbytes
-                parts["own"][row, column] = term.own * one.nbytes
+                parts["wire"][row, column] = term.per_byte * sample.nbytes
+                parts["copied"][row, column] = term.own * sample.nbytes
                 kind[row, column] = FACTORS.index(term.kind)
                 tree[row, column] = term.algorithm in TREES
-        seconds = np.array([one.seconds for one in samples])
+        seconds = np.array([sample.seconds for sample in samples])
         return cls(system, outside, tuple(samples), seconds, **parts, kind=kind, tree=tree)
 
     def part(self, which: Mask) -> Place:
         """Some of the samples."""
-        arrays = ("fixed", "base", "hops", "wire", "own", "kind", "tree")
+        arrays = ("fixed", "base", "hops", "wire", "copied", "kind", "tree")
         return replace(
-            self, samples=tuple(s for s, kept in zip(self.samples, which, strict=True) if kept),
+            self, samples=tuple(s for s, chosen in zip(self.samples, which, strict=True) if chosen),
             seconds=self.seconds[which], **{name: getattr(self, name)[:, which] for name in arrays},
         )  # fmt: skip
 
     def predicted(self, logs: Floats) -> Floats:
-        """Seconds at the given logarithms of the factors."""
+        """Seconds at these logarithms of the factors."""
         count = len(FACTORS)
-        by = np.exp(logs)
-        base, hop, bandwidth = (by[k * count : (k + 1) * count][self.kind] for k in range(3))
-        tree, own, few, opened = by[3 * count :]
+        scale = np.exp(logs)
+        base, hop, bandwidth = (scale[k * count : (k + 1) * count][self.kind] for k in range(3))
+        tree, copy, few_channels, opened = scale[3 * count :]
         speed = bandwidth * np.where(self.tree, tree, 1.0)
-        call, wire = self.base * base, (self.wire + own * self.own) / speed
+        call, wire = self.base * base, (self.wire + copy * self.copied) / speed
         start, channels = call + self.fixed + self.hops * hop, np.isin(self.kind, MANY)
         all_open = start + np.where(channels, opened * call, 0.0) + wire
-        short = start + np.where(channels, wire / few, wire)
+        short = start + np.where(channels, wire / few_channels, wire)
         return np.asarray(np.minimum(all_open, short).min(axis=0))
 
     def fitted(self) -> Floats:
-        """The logarithms of the factors: those of the prior where the samples say nothing."""
+        """Fit the logarithms of the factors; where samples say nothing they are the prior's."""
         from scipy.optimize import least_squares
 
-        known = typical(self.outside)
+        prior = typical(self.outside)
 
         def residual(logs: Floats) -> Floats:
             off = np.log(self.predicted(logs) / self.seconds) / SOFT
             soft = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
-            return np.concatenate([soft, known.root @ (logs - known.mean)])
+            return np.concatenate([soft, prior.root @ (logs - prior.mean)])
 
-        return np.asarray(least_squares(residual, known.mean, max_nfev=80).x)
+        return np.asarray(least_squares(residual, prior.mean, max_nfev=80).x)
 
     def error(self, logs: Floats) -> Floats:
         """Predicted / measured − 1."""
         return np.asarray(self.predicted(logs) / self.seconds - 1)
 
     def left_out(self, by: Floats) -> Floats:
-        """The same, each sample predicted without those that share its value of `by`."""
+        """Errors of samples by fits without those that share their value of `by`."""
         error = np.full(len(self.seconds), np.nan)
         values = np.unique(by)
         for value in values.tolist() if len(values) > 1 else ():
-            rest, mine = self.part(by != value), by == value
-            error[mine] = self.part(mine).error(rest.fitted())
+            rest, of_value = self.part(by != value), by == value
+            error[of_value] = self.part(of_value).error(rest.fitted())
         return error
 
     @cached_property
     def ranks(self) -> Floats:
         """Ranks of each sample's group."""
-        return np.array([float(one.ranks or 1) for one in self.samples])
+        return np.array([float(sample.ranks or 1) for sample in self.samples])
 
     @cached_property
     def nbytes(self) -> Floats:
         """Bytes of each sample's message."""
-        return np.array([one.nbytes for one in self.samples])
+        return np.array([sample.nbytes for sample in self.samples])
 
 
-def _group(one: Sample) -> tuple[str, int, int]:
-    """What a sample's cost goes by, beside its bytes: operation, ranks, nodes."""
-    return one.operation, int(one.ranks or 1), int(one.nodes or 1)
+def _group(sample: Sample) -> tuple[str, int, int]:
+    """What a sample's cost depends on beside its bytes: operation, ranks, nodes."""
+    return sample.operation, int(sample.ranks or 1), int(sample.nodes or 1)
 
 
 def _terms(system: System, op: str, ranks: int, nodes: int) -> Iterator[Term]:
-    """What the library offers to one group of so many ranks on so many nodes, nobody else there."""
-    each, device = ranks // nodes, None
+    """The library's terms for one group of so many ranks on so many nodes, alone there."""
+    ranks_per_node, device = ranks // nodes, None
     numbers = np.arange(ranks)
-    if nodes > 1 and each < system.node:
-        device = numbers // each * system.node + numbers % each
+    if nodes > 1 and ranks_per_node < system.node:
+        device = numbers // ranks_per_node * system.node + numbers % ranks_per_node
     groups = RankGroups(((ranks, 1),), ranks, device)
     reach = nccl.bandwidth_shares(system)
     bare = network_of(system, ranks if device is None else int(device.max()) + 1, reach)
     inner = groups.inner(closest_devices(system))
     offer = nccl.offered(menu(op, ranks, inner), nodes > 1)
-    run = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
-    costs = schedule_costs(bare, groups, [laid_out(by, bare, groups, inner) for by in run])
-    for by, cost in zip(offer, costs, strict=True):
-        yield from terms(by, cost.repeated(by.like[1]), bare, ranks, system.inside, nodes > 1)
+    run = [
+        ALGORITHMS[algorithm.like[0]][algorithm.name] if algorithm.like[0] else algorithm
+        for algorithm in offer
+    ]
+    costs = schedule_costs(
+        bare, groups, [laid_out(algorithm, bare, groups, inner) for algorithm in run]
+    )
+    for algorithm, cost in zip(offer, costs, strict=True):
+        yield from terms(
+            algorithm, cost.repeated(algorithm.like[1]), bare, ranks, system.inside, nodes > 1
+        )

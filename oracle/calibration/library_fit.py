@@ -1,4 +1,4 @@
-"""A place's logs as factors on a library's constants: the entry of a spec, its error, in words."""
+"""A library's constants as logs correct them: the entry of a spec, its error, and words."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from oracle.calibration.entries import source_of
 from oracle.calibration.fit import NORMAL90
 from oracle.calibration.library import NAMES, Floats, Mask, Place
 from oracle.calibration.pools import FEWEST
+from oracle.calibration.spec_block import rounded
 from oracle.network import nccl
 from oracle.readers.logs import Reading, Sample
 from oracle.spec.doubt import AGAIN, COUSIN, FOLD
@@ -28,7 +29,7 @@ BANDS = 8  # sizes that are left out together: every eighth
 
 @dataclass(frozen=True, eq=False)
 class LibraryFit:
-    """What a library's constants are off by inside a node, or between nodes, by all its logs."""
+    """The factors on a library's constants inside a node, or between nodes, by all its logs."""
 
     place: Place
     level: str
@@ -43,86 +44,92 @@ class LibraryFit:
 
     @cached_property
     def left_out(self) -> Floats:
-        """The same of samples whose rank count, operation or sizes the fit did not see."""
+        """Errors of samples whose rank count, operation or size the fit did not see."""
         place = self.place
         sizes = np.searchsorted(np.unique(place.nbytes), place.nbytes) % BANDS
-        words, operations = np.unique([one.operation for one in place.samples], return_inverse=True)
+        words, operations = np.unique(
+            [sample.operation for sample in place.samples], return_inverse=True
+        )
         ways = [place.ranks, sizes.astype(float)]
         ways += [operations.astype(float)] if len(words) > 1 else []
-        found = np.concatenate([place.left_out(by) for by in ways])
-        return np.asarray(found[np.isfinite(found)])
+        errors = np.concatenate([place.left_out(by) for by in ways])
+        return np.asarray(errors[np.isfinite(errors)])
 
     @cached_property
     def sigma(self) -> float:
-        """Relative, one standard deviation: what nine tenths of the left out lie within."""
+        """Relative 1σ: nine tenths of the samples left out lie within 1.64 of it."""
         errors = self.left_out if len(self.left_out) else self.error
         return float(np.quantile(np.abs(np.log1p(errors)), 0.9) / NORMAL90)
 
     def half_width(self, place: Place) -> Floats:
-        """Of the 90 % interval of other samples: wider by rank counts beyond those measured."""
+        """Half the 90 % interval of other samples, wider beyond the measured rank counts."""
         low, high = self.place.ranks.min(), self.place.ranks.max()
         away = np.maximum(0.0, np.log(np.maximum(low / place.ranks, place.ranks / high)))
-        known = {one.operation for one in self.place.samples}
-        other = np.array([one.operation not in known for one in place.samples])
-        doubt = np.maximum(AGAIN, self.sigma) + FOLD * away + COUSIN * other
+        operations = {sample.operation for sample in self.place.samples}
+        unmeasured = np.array([sample.operation not in operations for sample in place.samples])
+        doubt = np.maximum(AGAIN, self.sigma) + FOLD * away + COUSIN * unmeasured
         return np.asarray(np.expm1(NORMAL90 * doubt))
 
     @cached_property
     def entry(self) -> Library:
         """The entry of a spec."""
-        found = {name: float(f"{value:.3g}") for name, value in
+        factor_of = {name: rounded(value, 3) for name, value in
                  zip(NAMES, np.exp(self.logs).tolist(), strict=True)}  # fmt: skip
         base, hop, bandwidth = (
-            {kind: found[part, kind] for kind in FACTORS} for part in ("base", "hop", "bandwidth")
+            {kind: factor_of[part, kind] for kind in FACTORS}
+            for part in ("base", "hop", "bandwidth")
         )
         ranks, sizes = self.place.ranks, self.place.nbytes
         return Library(
-            self.level, self.source, base, hop, bandwidth, found["tree", ""], found["own", ""],
-            found["few", ""], found["opened", ""], error=float(f"{self.sigma:.3g}"),
-            operations=tuple(sorted({one.operation for one in self.place.samples})),
+            self.level, self.source, base, hop, bandwidth, factor_of["tree", ""],
+            factor_of["own", ""], factor_of["few", ""], factor_of["opened", ""],
+            error=rounded(self.sigma, 3),
+            operations=tuple(sorted({sample.operation for sample in self.place.samples})),
             ranks=(int(ranks.min()), int(ranks.max())),
             sizes=(float(sizes.min()), float(sizes.max())),
         )  # fmt: skip
 
     @property
     def share(self) -> float:
-        """Part of what links of the datasheet's bandwidth would give that large messages get."""
+        """The share of the datasheet's bandwidth that large messages get."""
         system = self.place.system
         depth = system.inside if self.place.outside else max(0, system.inside - 1)
         reach = nccl.bandwidth_shares(system)[depth]
         return float(reach * self.entry.bandwidth["Simple"])
 
     def tells(self, op: str, level: str) -> bool:
-        """Whether an operation needs no lines of its own: it is met on average by 7.5 %."""
-        mine = np.array([one.operation == op for one in self.place.samples])
+        """Whether the fit is good enough for an operation to need no lines of its own."""
+        of_operation = np.array([sample.operation == op for sample in self.place.samples])
         return (
             level == self.level
-            and bool(mine.any())
-            and (float(np.abs(self.error[mine]).mean()) <= ENOUGH)
+            and bool(of_operation.any())
+            and (float(np.abs(self.error[of_operation]).mean()) <= ENOUGH)
         )
 
     def text(self) -> list[str]:
-        """What it found, the part of the datasheet first."""
-        where = "between nodes" if self.place.outside else "inside a node"
-        some = np.abs(self.left_out)
+        """The fit in words, beginning with the share of the datasheet."""
+        place = "between nodes" if self.place.outside else "inside a node"
+        magnitudes = np.abs(self.left_out)
         entry = self.entry
         lines = [
-            f"{where}: large messages get {self.share:.0%} of what "
+            f"{place}: large messages get {self.share:.0%} of what "
             "the datasheet's links would give",
             f"  NCCL's constants, corrected by {len(self.error)} samples of "
             f"{', '.join(entry.operations)} among {entry.ranks[0]} to {entry.ranks[1]} ranks",
             f"  median error: fitted {np.median(np.abs(self.error)):.1%}"
-            + (f", left out {np.median(some):.1%}, nine tenths within "
-               f"{NORMAL90 * self.sigma:.0%}" if len(some) else ""),
+            + (f", left out {np.median(magnitudes):.1%}, nine tenths within "
+               f"{NORMAL90 * self.sigma:.0%}" if len(magnitudes) else ""),
         ]  # fmt: skip
         for name, words in (("base", "a call takes"), ("hop", "a hop"), ("bandwidth", "bandwidth")):
-            each = ", ".join(f"{kind} {value:.2f}" for kind, value in getattr(entry, name).items())
-            lines.append(f"  {words}: {each} times the constant")
-        return lines + [f"  left out: {each}" for each in self.dropped]
+            constants = ", ".join(
+                f"{kind} {value:.2f}" for kind, value in getattr(entry, name).items()
+            )
+            lines.append(f"  {words}: {constants} times the constant")
+        return lines + [f"  left out: {run}" for run in self.dropped]
 
 
 def library_fits(
-    found: Iterable[tuple[str, str, list[Sample]]], system: System, readings: Sequence[Reading]
+    pools: Iterable[tuple[str, str, list[Sample]]], system: System, readings: Sequence[Reading]
 ) -> list[LibraryFit]:
     """A fit for each place that the library's own logs say something of."""
     if not nccl.serves(system):
@@ -130,52 +137,52 @@ def library_fits(
     fits: list[LibraryFit] = []
     names = [level.name for level in system.levels]
     for outside in (False, True):
-        samples, at = list[Sample](), list[str]()
-        for _, level, pool in found:
+        samples, levels = list[Sample](), list[str]()
+        for _, level, pool in pools:
             if (
                 pool
                 and pool[0].library == "nccl"
                 and ((names.index(level) >= system.inside) == outside)
             ):
-                samples += [one for one in pool if (one.groups or 1) == 1]
-                at.append(level)
-        whole = Place.of(_with(system, fits), outside, samples)
-        if len(whole.samples) < FEWEST or len(np.unique(whole.nbytes)) < 3:
+                samples += [sample for sample in pool if (sample.groups or 1) == 1]
+                levels.append(level)
+        all_samples = Place.from_samples(_with(system, fits), outside, samples)
+        if len(all_samples.samples) < FEWEST or len(np.unique(all_samples.nbytes)) < 3:
             continue
-        place, dropped = trusted(whole)
-        level = min(at, key=names.index)
+        place, dropped = trusted(all_samples)
+        level = min(levels, key=names.index)
         source = source_of(place.samples, readings)
         fits.append(LibraryFit(place, level, place.fitted(), dropped, source))
     return fits
 
 
 def _with(system: System, fits: Sequence[LibraryFit]) -> System:
-    """The system with what was found so far."""
+    """The system with the entries that were fitted so far."""
     return replace(system, library=tuple(fit.entry for fit in fits)) if fits else system
 
 
 def trusted(place: Place) -> tuple[Place, tuple[str, ...]]:
-    """Without runs whose large messages take far longer than all others together say.
+    """The place without runs whose large messages take far longer than all others say.
 
     A run is the samples of one file and rank count; three are needed to tell who disagrees.
     """
-    words = [f"{one.where.rpartition(':')[0]}, {one.ranks} ranks" for one in place.samples]
+    words = [f"{sample.where.rpartition(':')[0]}, {sample.ranks} ranks" for sample in place.samples]
     names, run = np.unique(words, return_inverse=True)
     if len(names) < 3:
         return place, ()
-    kept: Mask = np.ones(len(run), bool)
+    agreeing: Mask = np.ones(len(run), bool)
     dropped = []
     for number, name in enumerate(names.tolist()):
-        mine = run == number
-        large = mine & (place.nbytes >= LARGE)
+        of_run = run == number
+        large = of_run & (place.nbytes >= LARGE)
         if not large.any():
             continue
-        logs = place.part(~mine).fitted()
+        logs = place.part(~of_run).fitted()
         slower = 1 / (1 + place.part(large).error(logs))
-        spread = np.median(np.abs(place.part(~mine).error(logs)))
+        spread = np.median(np.abs(place.part(~of_run).error(logs)))
         middle = float(np.median(slower))
         if middle > max(SLOW, 1 + 4 * spread):
-            kept &= ~mine
+            agreeing &= ~of_run
             dropped.append(f"{name}: {middle:.1f} times as long as the other runs say from "
                            f"{show(LARGE, 'B')} on; congested, or not what it says")  # fmt: skip
-    return (place.part(kept), tuple(dropped)) if dropped else (place, ())
+    return (place.part(agreeing), tuple(dropped)) if dropped else (place, ())

@@ -1,4 +1,4 @@
-"""A device and a system of what `oracle measure machine` measured, each number with its source.
+"""Makes a device and a system of what `oracle measure machine` measured.
 
 Peaks and the memory's bandwidth are the fastest that was seen, not a datasheet's: curves are shares
 of them. What nobody measured is a default, and the file says that it is assumed.
@@ -35,7 +35,7 @@ STILL = 1e-6, 20e9  # α and bandwidth of a level that joins one device: nothing
 
 @dataclass(frozen=True)
 class Machine:
-    """Records of all ranks, and what they come to."""
+    """What the records of all ranks come to."""
 
     facts: Mapping[str, Any]  # of rank 0
     date: str
@@ -49,13 +49,13 @@ class Machine:
 
     @property
     def source(self) -> str:
-        """What every measured number says of itself."""
-        one = self.facts
-        threads = f"{one['threads']} thread" + "s" * (one["threads"] > 1)
-        beside = "" if one["backend"] == "nccl" else f", {threads} a rank"
+        """The source that every measured number states."""
+        facts = self.facts
+        threads = f"{facts['threads']} thread" + "s" * (facts["threads"] > 1)
+        threads_words = "" if facts["backend"] == "nccl" else f", {threads} a rank"
         late = f"; at the pace of the slowest rank, {self.slowest:.2f} times the middle one's"
-        where = f"{host_class(one['hardware'])}; torch {one['torch']}{beside}"
-        return f"measured by {TOOL}, {self.date}, {where}{late if self.slowest > 1 else ''}"
+        machine_words = f"{host_class(facts['hardware'])}; torch {facts['torch']}{threads_words}"
+        return f"measured by {TOOL}, {self.date}, {machine_words}{late if self.slowest > 1 else ''}"
 
     @property
     def name(self) -> str:
@@ -64,13 +64,13 @@ class Machine:
 
 
 def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
-    """The records of all ranks, joined: a kernel takes what the middle one of them says.
+    """Join the records of all ranks: a kernel takes what the middle rank says.
 
-    Where one takes longer than this over all kernels, all others wait for it in every step.
+    Where one rank takes much longer over all kernels, its pace counts: all others wait for it.
     """
-    by_key = {each["key"]: each["ranks"] for each in records}
+    by_key = {record["key"]: record["ranks"] for record in records}
     first = by_key["facts"][0]
-    what = host_class(first["facts"]["hardware"])
+    host = host_class(first["facts"]["hardware"])
     timed: list[Kernel] = []
     paces: list[list[float]] = []  # of every rank, by kernel
     refused = []
@@ -80,27 +80,25 @@ def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
         if any(rank["why"] for rank in ranks):
             refused.append(f"{key}: {next(rank['why'] for rank in ranks if rank['why'])}")
             continue
-        one = ranks[0]
+        kernel = ranks[0]
         # a step meets what others do meanwhile as a kernel does: the middle, and no faster one
-        each = [statistics.median(rank["each"]) for rank in ranks]
-        middle = statistics.median(each)
-        paces.append([seconds / middle for seconds in each])
-        shape = tuple(map(float, one["shape"]))
-        assert len(shape) == len(SHAPES[one["family"]])
-        where = f"kernels.csv:{len(timed) + 2}"
-        timed.append(
-            Kernel(one["family"], one["precision"], shape, middle, one["part"], what, where)
-        )
+        medians = [statistics.median(rank["each"]) for rank in ranks]
+        middle = statistics.median(medians)
+        paces.append([seconds / middle for seconds in medians])
+        shape, family = tuple(map(float, kernel["shape"])), kernel["family"]
+        assert len(shape) == len(SHAPES[family])
+        line = f"kernels.csv:{len(timed) + 2}"
+        timed.append(Kernel(family, kernel["precision"], shape, middle, kernel["part"], host, line))
     pace = max(map(statistics.median, zip(*paces, strict=True)), default=1.0)
     slowest = pace if pace > LATE else 1.0
-    timed = [replace(one, seconds=one.seconds * slowest) for one in timed]
-    asked = by_key.get("disk", [])
-    read = [rank for rank in asked if rank["rate"]]
+    timed = [replace(kernel, seconds=kernel.seconds * slowest) for kernel in timed]
+    disk_records = by_key.get("disk", [])
+    read = [rank for rank in disk_records if rank["rate"]]
     disk = {"rates": [rank["rate"] for rank in read],
             "written": [rank["written"] for rank in read if rank.get("written")],
             "bytes": min((rank["bytes"] for rank in read), default=0),
             "file_system": read[0]["file_system"] if read else "",
-            "why": next((rank["why"] for rank in asked if rank["why"]), "")}  # fmt: skip
+            "why": next((rank["why"] for rank in disk_records if rank["why"]), "")}  # fmt: skip
     probe = by_key.get("probe", [])
     return Machine(
         first["facts"], first["date"], tuple(timed), tuple(refused),
@@ -113,24 +111,28 @@ def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
 
 def peaks(timed: Sequence[Kernel]) -> dict[str, float]:
     """The fastest product or convolution of each precision, FLOP/s."""
-    found: dict[str, float] = {}
-    for each in timed:
-        if each.family in ("gemm", "conv", "conv3d"):
-            work = float(kernels.size(each.family, np.array(each.shape)[:, None])[0])
-            found[each.precision] = max(found.get(each.precision, 0.0), work / each.seconds)
-    return found
+    fastest: dict[str, float] = {}
+    for kernel in timed:
+        if kernel.family in ("gemm", "conv", "conv3d"):
+            work = float(kernels.size(kernel.family, np.array(kernel.shape)[:, None])[0])
+            rate = work / kernel.seconds
+            fastest[kernel.precision] = max(fastest.get(kernel.precision, 0.0), rate)
+    return fastest
 
 
 def device(measured: Machine) -> tuple[Device, KernelFit]:
-    """The device that a rank has, with its curves, and how well they do on kernels held out."""
-    facts, here = measured.facts, measured.facts["hardware"]
+    """The device of one rank with its curves, and how well they do on kernels held out."""
+    facts, hardware = measured.facts, measured.facts["hardware"]
     kind = "cuda" if facts["backend"] == "nccl" else "cpu"
-    streams = [each.shape[0] / each.seconds for each in measured.kernels if each.family == "stream"
-               and each.shape[0] >= STREAMED]  # fmt: skip
-    what = host_class(here)
-    title = what if kind == "cpu" else here["gpu"]
+    streams = [
+        kernel.shape[0] / kernel.seconds
+        for kernel in measured.kernels
+        if kernel.family == "stream" and kernel.shape[0] >= STREAMED
+    ]
+    host = host_class(hardware)
+    title = host if kind == "cpu" else hardware["gpu"]
     if kind == "cpu" and facts["ranks_per_node"] > 1:
-        title = f"One of {facts['ranks_per_node']} ranks on {what}"
+        title = f"One of {facts['ranks_per_node']} ranks on {host}"
     source = (
         f"{measured.source}: memory_bandwidth by the fastest stream of a megabyte or more, "
         f"peak by the fastest product or convolution, all ranks at work; memory and processors "
@@ -140,7 +142,7 @@ def device(measured: Machine) -> tuple[Device, KernelFit]:
     )
     bare = Device(
         name=measured.name, title=title,
-        memory=facts.get("memory") or here["memory"] / facts["ranks_per_node"],
+        memory=facts.get("memory") or hardware["memory"] / facts["ranks_per_node"],
         memory_bandwidth=max([measured.bandwidth, *streams]),
         peak=peaks(measured.kernels) or {"fp32": measured.rate}, source=source,
         launch=min(LAUNCH, measured.dispatch) if measured.dispatch else LAUNCH,
@@ -153,31 +155,31 @@ def device(measured: Machine) -> tuple[Device, KernelFit]:
 
 
 def system(measured: Machine, samples: Sequence[Sample], topology: str = "") -> dict[str, Any]:
-    """A system as its file says it; `device.yaml` beside it is its device."""
+    """The system as its file says it; `device.yaml` beside it is its device."""
     facts = measured.facts
     title = host_class(facts["hardware"])
-    said: dict[str, Any] = {"name": measured.name, "title": title, "device": "device.yaml",
+    data: dict[str, Any] = {"name": measured.name, "title": title, "device": "device.yaml",
             "levels": levels(measured, samples, topology)}  # fmt: skip
     if measured.disk["rates"]:
         rates, kind = measured.disk["rates"], measured.disk["file_system"]
         size = show(measured.disk["bytes"], "B")
-        said["storage"] = {
+        data["storage"] = {
             "bandwidth": show(sum(rates), "B/s", 4),
             "local": {"read": show(min(rates), "B/s", 4), **_written(measured)},
             "source": f"{measured.source}: {size} written and read back on {kind}, by one rank of "
                       "every host at once; a shared file system may have more for more of them",
         }  # fmt: skip
     if measured.dispatch:
-        said["dispatch"] = show(max(measured.dispatch - LAUNCH, 0.0), "s", 4)
-    said["software"] = f"torch {facts['torch']}, {facts['backend']}"
-    ports = ", ".join(_port(each) for each in facts["hardware"]["ports"]) or "none was found"
-    what = "levels as far as ranks were started"
-    said["source"] = f"{measured.source}: {what}; network ports that are up: {ports}"
-    return said
+        data["dispatch"] = show(max(measured.dispatch - LAUNCH, 0.0), "s", 4)
+    data["software"] = f"torch {facts['torch']}, {facts['backend']}"
+    ports = ", ".join(_port(port) for port in facts["hardware"]["ports"]) or "none was found"
+    basis = "levels as far as ranks were started"
+    data["source"] = f"{measured.source}: {basis}; network ports that are up: {ports}"
+    return data
 
 
 def _written(measured: Machine) -> dict[str, str]:
-    """What a node's own disks write, where that was measured."""
+    """What a node's own disks write a second, where that was measured."""
     rates = measured.disk.get("written")
     return {"write": show(min(rates), "B/s", 4)} if rates else {}
 
@@ -190,26 +192,26 @@ def _port(port: Mapping[str, Any]) -> str:
 def levels(
     measured: Machine, samples: Sequence[Sample], topology: str = ""
 ) -> list[dict[str, Any]]:
-    """The node and, where ranks were on several, the network: by messages to one neighbour."""
-    what = measured.facts
-    inside, ranks, nodes = what["ranks_per_node"], what["ranks"], what["nodes"]
-    gpu = what["backend"] == "nccl"
-    found = []
+    """The levels of the system by messages to one neighbour: the node, then the network."""
+    facts = measured.facts
+    inside, ranks, nodes = facts["ranks_per_node"], facts["ranks"], facts["nodes"]
+    gpu = facts["backend"] == "nccl"
+    levels_found = []
     if inside > 1 or nodes == 1:
         link = "nvlink" if gpu and re.search(r"\bNV\d+\b", topology) else "pcie"
-        within = [each for each in samples if each.nodes == 1]
-        facts, links = linked(topology, inside)
-        found.append(
+        within = [sample for sample in samples if sample.nodes == 1]
+        mesh, links = linked(topology, inside)
+        levels_found.append(
             {"name": "node" if inside > 1 else "host", "devices": inside, "link": link}
-            | facts | _speeds(measured, within, inside > 1, links)
+            | mesh | _speeds(measured, within, inside > 1, links)
         )  # fmt: skip
     if nodes > 1:
-        between = [each for each in samples if (each.nodes or 1) > 1 and each.ranks == each.nodes]
+        between = [s for s in samples if (s.nodes or 1) > 1 and s.ranks == s.nodes]
         speeds = _speeds(measured, between, True)
         ports = _ports(between, inside)
-        found.append({"name": "network", "devices": ranks, "link": "network", "ports": ports}
+        levels_found.append({"name": "network", "devices": ranks, "link": "network", "ports": ports}
                      | speeds)  # fmt: skip
-    return found
+    return levels_found
 
 
 def linked(topology: str, devices: int) -> tuple[dict[str, Any], int]:
@@ -224,10 +226,10 @@ def linked(topology: str, devices: int) -> tuple[dict[str, Any], int]:
     with suppress(InputError):
         node = next(iter(nvidia_smi_topo.parse(topology, "").levels), {})
         if (node.get("kind"), node.get("devices")) == ("mesh", devices):
-            each = node["ports"] // (devices - 1)
+            wires_per_pair = node["ports"] // (devices - 1)
             count = Counter(node.get("wires", ()))
             ring = [f"{k}-{k + 1}" for k in range(devices - 1)] + [f"0-{devices - 1}"]
-            narrowest = min(count[pair] for pair in ring) if count else each
+            narrowest = min(count[pair] for pair in ring) if count else wires_per_pair
             if narrowest:
                 wires = {"wires": [*node["wires"]]} if count else {}
                 return {"kind": "mesh", "ports": node["ports"], **wires}, narrowest
@@ -237,18 +239,19 @@ def linked(topology: str, devices: int) -> tuple[dict[str, Any], int]:
 def _speeds(
     measured: Machine, samples: Sequence[Sample], joined: bool, links: int = 1
 ) -> dict[str, Any]:
-    """α and bandwidth of one port: the smallest message's seconds, the best rate of any.
+    """α and bandwidth of one port, by the smallest message and by the fastest.
 
     A message to a neighbour that went by several links at once has the rate of all of them.
     """
-    alone = [each for each in samples if each.operation == "sendrecv" and each.groups == 1]
+    alone = [sample for sample in samples if sample.operation == "sendrecv" and sample.groups == 1]
     if not alone:
         latency, rate = STILL
         why = "no message was timed" if joined else "one device: there is nothing to talk to"
         source = f"assumed: {why}"
     else:
-        first = min(alone, key=lambda each: each.nbytes)
-        latency, rate = first.seconds, max(each.nbytes / each.seconds for each in alone) / links
+        first = min(alone, key=lambda sample: sample.nbytes)
+        latency = first.seconds
+        rate = max(sample.nbytes / sample.seconds for sample in alone) / links
         source = (f"{measured.source}: latency by {show(first.nbytes, 'B')} to a neighbour, "
                   "bandwidth by the fastest such message")  # fmt: skip
         if links > 1:
@@ -257,10 +260,10 @@ def _speeds(
 
 
 def _ports(samples: Sequence[Sample], inside: int) -> float:
-    """Ports of a node, by how much longer a message takes when every rank of it sends one."""
+    """How many ports a node has, by how much slower messages of all its ranks are."""
     alone, together = (
-        {each.nbytes: each.seconds for each in samples
-         if each.operation == "sendrecv" and (each.groups or 1) == groups}
+        {sample.nbytes: sample.seconds for sample in samples
+         if sample.operation == "sendrecv" and (sample.groups or 1) == groups}
         for groups in (1, inside)
     )  # fmt: skip
     sizes = sorted(set(alone) & set(together))
@@ -270,11 +273,11 @@ def _ports(samples: Sequence[Sample], inside: int) -> float:
     return float(f"{min(max(inside / slower, 1.0), inside):.2g}")
 
 
-def device_data(found: Device) -> dict[str, Any]:
+def device_data(built: Device) -> dict[str, Any]:
     """The device as its file says it, curves in four digits."""
-    said = to_data(found) | {"kernels": kernels.entries(found.kernels)}
+    data = to_data(built) | {"kernels": kernels.entries(built.kernels)}
     for key, unit in (("memory_bandwidth", "B/s"), ("launch", "s")):
-        if key in said:
-            said[key] = show(getattr(found, key), unit, 4)
-    said["peak"] = {name: show(value, "FLOP/s", 4) for name, value in found.peak.items()}
-    return said
+        if key in data:
+            data[key] = show(getattr(built, key), unit, 4)
+    data["peak"] = {name: show(value, "FLOP/s", 4) for name, value in built.peak.items()}
+    return data

@@ -54,7 +54,7 @@ class SamplePool:
     def part(self, which: Mask) -> SamplePool:
         """Some of the samples."""
         forms = tuple(Form(f.algorithm, f.steps[which], f.wire[which]) for f in self.forms)
-        samples = tuple(s for s, kept in zip(self.samples, which, strict=True) if kept)
+        samples = tuple(s for s, chosen in zip(self.samples, which, strict=True) if chosen)
         return replace(
             self,
             samples=samples,
@@ -66,28 +66,28 @@ class SamplePool:
         )
 
     def fitted(self, like: Envelope | None = None) -> Envelope:
-        """The envelope; of the structure of another one where that is given."""
+        """Fit the envelope, of the structure of another one if that is given."""
         if like is None:
             return envelope(self.seconds, self.nbytes, self.ranks, self.forms)
         return refitted(Problem(self.seconds, self.nbytes, self.ranks, self.forms), like)
 
-    def error(self, found: Envelope) -> Floats:
+    def error(self, fitted: Envelope) -> Floats:
         """Predicted / measured − 1 of these samples."""
-        return predicted(found, self.forms, self.ranks) / self.seconds - 1
+        return predicted(fitted, self.forms, self.ranks) / self.seconds - 1
 
     @property
     def repeats(self) -> float:
-        """How far samples of the same size and ranks lie apart, relative, median; none: inf."""
+        """The median relative distance of samples of the same size and ranks; inf if none."""
         _, group, count = np.unique(
             np.stack([self.nbytes, self.ranks, self.inner]), axis=1, return_inverse=True,
             return_counts=True,
         )  # fmt: skip
         logs = np.log(self.seconds)
-        apart = [np.ptp(logs[group == k]) for k in np.flatnonzero(count > 1)]
-        return float(np.expm1(np.median(apart))) if apart else np.inf
+        distances = [np.ptp(logs[group == k]) for k in np.flatnonzero(count > 1)]
+        return float(np.expm1(np.median(distances))) if distances else np.inf
 
     def left_out(self, by: Floats, like: Envelope | None = None) -> Floats:
-        """The same, each sample predicted without those of its own size (or rank count)."""
+        """Errors of samples, each by a fit without its size (or its rank count)."""
         error = np.full(len(self.seconds), np.nan)
         for value in np.unique(by).tolist():
             rest = self.part(by != value)
@@ -104,21 +104,23 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
     seconds = np.array([s.seconds for s in samples])
     pairs = np.unique(np.stack([ranks, inner], 1), axis=0)
     forms: list[Form] = []
-    seen: set[bytes] = set()
+    costs: set[bytes] = set()
     candidates = ALGORITHMS.get(op, {}) if samples else {}
     if samples and (name := of_experts(samples[0])):
         candidates = {name: candidates[name]}
     if {sample.library for sample in samples} == {"nccl"}:
         # a label decides how the fit is carried over to other groups: only what NCCL runs
-        candidates = {name: each for name, each in candidates.items() if name in nccl.SUPPORTED}
+        candidates = {
+            name: candidate for name, candidate in candidates.items() if name in nccl.SUPPORTED
+        }
     for name in sorted(candidates, key=lambda name: (name != "ring", list(candidates).index(name))):
         algorithm = candidates[name]
         if name in UNTRIED or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):
             continue
         steps, volume = steps_and_volume(algorithm, ranks, inner)
         key = np.round(np.concatenate([steps / steps[0], volume / volume[0]]), 9).tobytes()
-        if key not in seen:  # algorithms whose costs are in proportion are one hypothesis
-            seen.add(key)
+        if key not in costs:  # algorithms whose costs are in proportion are one hypothesis
+            costs.add(key)
             forms.append(Form(name, steps, volume * nbytes))
     if len(pairs) == 1:  # one rank count: any form has the same two unknowns, so the plainest
         forms = forms[:1]
@@ -128,13 +130,13 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
 def steps_and_volume(algorithm: Algorithm, ranks: Floats, inner: Floats) -> tuple[Floats, Floats]:
     """Steps and volume of an algorithm, of which some depend on the ranks of a node."""
     parameters = inspect.signature(algorithm.steps).parameters
-    both = (ranks, inner) if "q" in parameters else (ranks,)
-    one = np.ones_like(ranks)
-    return algorithm.steps(*both) * one, algorithm.volume(*both) * one
+    arguments = (ranks, inner) if "q" in parameters else (ranks,)
+    ones = np.ones_like(ranks)
+    return algorithm.steps(*arguments) * ones, algorithm.volume(*arguments) * ones
 
 
 def of_experts(sample: Sample) -> str:
-    """The algorithm of a sample that a library for experts sent, which tells of no other."""
+    """The algorithm of a sample that a library for experts sent; empty for other samples."""
     by = ALGORITHMS.get(sample.operation, {}).get(sample.algorithm)
     return sample.algorithm if isinstance(by, ByExperts) else ""
 
@@ -142,9 +144,9 @@ def of_experts(sample: Sample) -> str:
 def pools(
     readings: Sequence[Reading], system: System
 ) -> tuple[list[tuple[str, str, list[Sample]]], list[tuple[str, str]]]:
-    """(operation, level, samples) of all that may be fitted, and the rest with a reason."""
+    """(operation, level, samples) of all pools to fit, and what is left out with its reason."""
     refused: dict[tuple[str, str], int] = {}
-    found: dict[tuple[str, str, int], list[tuple[Sample, int]]] = {}
+    by_key: dict[tuple[str, str, int], list[tuple[Sample, int]]] = {}
     for sample in (s for reading in readings for s in reading.samples):
         placed, why = _placed(sample, system)
         if placed is None:
@@ -153,24 +155,24 @@ def pools(
             continue
         nodes, ranks = placed.nodes or 1, placed.ranks or 1
         extent = nodes * system.node if nodes > 1 else ranks
-        level = next(k for k, at in enumerate(system.levels) if at.devices >= extent)
+        level = next(k for k, enclosing in enumerate(system.levels) if enclosing.devices >= extent)
         key_of_pool = placed.operation, of_experts(placed), nodes > 1
-        found.setdefault(key_of_pool, []).append((placed, level))
+        by_key.setdefault(key_of_pool, []).append((placed, level))
     pools = []
-    for (op, _, _), members in sorted(found.items()):
+    for (op, _, _), members in sorted(by_key.items()):
         name = system.levels[min(level for _, level in members)].name
-        kept = [sample for sample, _ in members]
+        members_kept = [sample for sample, _ in members]
         for choose in (_by_library, _by_memory, _by_groups):
-            kept, dropped = choose(kept)
+            members_kept, dropped = choose(members_kept)
             for why, count in dropped.items():
                 refused[f"{op}, {name}", why] = refused.get((f"{op}, {name}", why), 0) + count
-        pools.append((op, name, kept))
-    reasons = [(what, f"{count} samples: {why}") for (what, why), count in refused.items()]
+        pools.append((op, name, members_kept))
+    reasons = [(subject, f"{count} samples: {why}") for (subject, why), count in refused.items()]
     return pools, reasons
 
 
 def _placed(sample: Sample, system: System) -> tuple[Sample | None, str]:
-    """A sample that knows its ranks and nodes; packed on whole nodes where the log is silent."""
+    """The sample with its ranks and nodes; packed on whole nodes where the log is silent."""
     if sample.operation not in ALGORITHMS:
         return None, "not an operation that is priced"
     if sample.per_rank or sample.ranks is None:
@@ -208,8 +210,8 @@ def _by_memory(samples: list[Sample]) -> tuple[list[Sample], dict[str, int]]:
 
 
 def _by_groups(samples: list[Sample]) -> tuple[list[Sample], dict[str, int]]:
-    least = min(sample.groups or 1 for sample in samples)
-    return _split(samples, lambda s: s.groups, least, f"{least} at once is fitted, not")
+    fewest = min(sample.groups or 1 for sample in samples)
+    return _split(samples, lambda s: s.groups, fewest, f"{fewest} at once is fitted, not")
 
 
 def _split(
@@ -224,7 +226,7 @@ def _split(
 
 
 def degenerate(pool: SamplePool) -> str:
-    """Why these samples hold no α and β, or nothing."""
+    """Why these samples cannot tell α and β; empty if they can."""
     sizes = np.unique(pool.nbytes)
     if not pool.forms:
         return "no algorithm serves all these rank counts"

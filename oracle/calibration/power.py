@@ -1,4 +1,4 @@
-"""What long products of a benchmark keep up under a device's power, of its peak.
+"""The share of its peak that a device keeps up in long products of a benchmark.
 
 A product is timed for milliseconds, a few times over. Short ones run at the full clock; those that
 fill the matrix units for longer draw more than the device is granted, and its clock gives way as

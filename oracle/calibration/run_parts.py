@@ -1,4 +1,4 @@
-"""Parts of a logged run that can be held against a prediction: what a log says, what is predicted.
+"""Parts of a logged run and of its prediction that can be held against each other.
 
 A log is of one device. It names the recomputation of a plan, `recompute`, since that runs some
 kernels twice, and its `pipeline`, over whose stages kernels are shared out.
@@ -33,7 +33,7 @@ AXES = ("tensor", "pipeline", "context", "expert", "data")
 
 @dataclass(frozen=True)
 class Run:
-    """A log, and how the run was done."""
+    """A log of a run, and how it was run."""
 
     log: RunLog
     plan: str
@@ -55,21 +55,21 @@ class Part:
 
 
 def checked(run: Run, model: Model) -> Run:
-    """The run, with its step in seconds, if its log can be of this model, plan and batch."""
-    log, plan, said = run.log, run.parsed, run.log.said
+    """The run with its step in seconds, if its log can be of this model, plan and batch."""
+    log, plan, log_facts = run.log, run.parsed, run.log.said
     devices = int(plan.devices[0, 0])
     tokens = int(max((row.made.extents[0] for row in model.rows if row.made.tokens), default=0))
-    wanted = {"devices": devices, "batch": run.batch}
-    wanted |= {"sequence": tokens} if tokens else {}
-    wanted |= {name: int(plan.axis(name).degree[0, 0]) for name in AXES}
-    for name, value in wanted.items():
-        logged = int(said.get(name, value))
-        if name == "data" and "devices" in said:  # which frameworks count in their own ways
+    expected = {"devices": devices, "batch": run.batch}
+    expected |= {"sequence": tokens} if tokens else {}
+    expected |= {name: int(plan.axis(name).degree[0, 0]) for name in AXES}
+    for name, value in expected.items():
+        logged = int(log_facts.get(name, value))
+        if name == "data" and "devices" in log_facts:  # which frameworks count in their own ways
             continue
         if logged != value:
-            what = f"the log is of {name} {logged}, not of {name} {value}"
-            raise InputError(log.path, 0, what, "the --plan, --batch and model of that run")
-    if "token" in said and log.step is not None:  # seconds of a device's token
+            problem = f"the log is of {name} {logged}, not of {name} {value}"
+            raise InputError(log.path, 0, problem, "the --plan, --batch and model of that run")
+    if "token" in log_facts and log.step is not None:  # seconds of a device's token
         if not tokens:
             raise InputError(log.path, 0, "tokens a second, of a model without tokens")
         step = replace(log.step, seconds=log.step.seconds * run.batch * tokens / devices)
@@ -85,18 +85,18 @@ def _of_this_model(log: RunLog, model: Model) -> None:
     names = dict.fromkeys(row.name for row in model.rows)
     for name in log.layers:
         if not matching(model, name):
-            what = f"the model has no layer `{name[:60]}`"
-            raise InputError(log.path, 0, what, suggest(name, names, "its layers"))
-    total = sum(each.seconds for each in log.kernels.values())
+            problem = f"the model has no layer `{name[:60]}`"
+            raise InputError(log.path, 0, problem, suggest(name, names, "its layers"))
+    total = sum(timing.seconds for timing in log.kernels.values())
     for group, work in (("conv", "conv"), ("attention", "attention")):
         share = log.kernels[group].seconds / total if group in log.kernels and total else 0.0
         if share > 0.1 and not any(row.work == work for row in model.rows):
-            what = f"{share:.0%} of its kernels are of {group}, and the model has none"
-            raise InputError(log.path, 0, what, "a log of this model")
+            problem = f"{share:.0%} of its kernels are of {group}, and the model has none"
+            raise InputError(log.path, 0, problem, "a log of this model")
 
 
 def matching(model: Model, name: str) -> list[int]:
-    """Rows that a layer's name means: its own, or those of a block of that name."""
+    """Rows that a layer's name means: its own row, or those of a block of that name."""
     return [i for i, row in enumerate(model.rows)
             if row.name == name or row.name.startswith(f"{name}.")]  # fmt: skip
 
@@ -106,19 +106,19 @@ def alike(model: Model) -> dict[str, str]:
 
     Libraries run convolutions of one tap as products; attention written out is products too.
     """
-    found = {name: name for name in GROUPS}
+    group_of = {name: name for name in GROUPS}
     if any(row.work == "conv" for row in model.rows):
-        found["gemm"] = found["conv"] = "conv and gemm"
+        group_of["gemm"] = group_of["conv"] = "conv and gemm"
     if any(row.work == "attention" and not row.flash for row in model.rows):
-        found["gemm"] = found["attention"] = found["memory"] = "gemm, attention and memory"
-    return found
+        group_of["gemm"] = group_of["attention"] = group_of["memory"] = "gemm, attention and memory"
+    return group_of
 
 
 def logged(run: Run, model: Model) -> Iterator[Part]:
-    """What a log says, part by part."""
+    """The parts of a run that its log states."""
 
-    def part(name: str, timing: Timing, least: float = AGAIN) -> Part:
-        return Part(name, timing.seconds, float(np.hypot(least, timing.spread)), timing.spread)
+    def part(name: str, timing: Timing, floor: float = AGAIN) -> Part:
+        return Part(name, timing.seconds, float(np.hypot(floor, timing.spread)), timing.spread)
 
     log, joined = run.log, alike(model)
     if log.step:
@@ -141,30 +141,30 @@ def logged(run: Run, model: Model) -> Iterator[Part]:
 
 
 def _sum(timings: Sequence[Timing]) -> Timing:
-    total = sum(each.seconds for each in timings)
-    spread = sum(each.seconds * each.spread for each in timings) / total if total else 0.0
-    return Timing(total, spread, max(each.count for each in timings))
+    total = sum(timing.seconds for timing in timings)
+    spread = sum(timing.seconds * timing.spread for timing in timings) / total if total else 0.0
+    return Timing(total, spread, max(timing.count for timing in timings))
 
 
 def predicted(
     runs: Sequence[Run], model: Model, system: System, options: Options
 ) -> tuple[Estimate, list[dict[str, float]]]:
-    """The same parts as predicted, of each run."""
-    found = estimate(
+    """The predicted parts of each run."""
+    estimated = estimate(
         model, system, [run.plan for run in runs], [run.batch for run in runs], options
     )
     parts = []
     for row, run in enumerate(runs):
-        compute = {name: float(values[row]) for name, values in found.compute.items()}
-        sent = found.exchange[row]
-        kernels = _kernels(run, found.model, system, options) if run.log.kernels else {}
+        compute = {name: float(values[row]) for name, values in estimated.compute.items()}
+        sent = estimated.exchange[row]
+        kernels = _kernels(run, estimated.model, system, options) if run.log.kernels else {}
         parts.append({
-            "step": float(found.seconds[row]), "forward": compute["forward"],
+            "step": float(estimated.seconds[row]), "forward": compute["forward"],
             "backward": compute["backward"] + compute["recompute"], "update": compute["update"],
-            "messages": sum(one["seconds"] for one in sent),
-            "messages shown": sum(one["exposed"] for one in sent), **kernels,
+            "messages": sum(message["seconds"] for message in sent),
+            "messages shown": sum(message["exposed"] for message in sent), **kernels,
         })  # fmt: skip
-    return found, parts
+    return estimated, parts
 
 
 def _kernels(run: Run, model: Model, system: System, options: Options) -> Mapping[str, float]:
@@ -174,12 +174,14 @@ def _kernels(run: Run, model: Model, system: System, options: Options) -> Mappin
     times = in_step(passes(shard, system.device, options.precision, options.profile), model,
                     system.device, plan.devices)  # fmt: skip
     mode = int(plan.axis("recompute").mode[0, 0])
-    again = recomputed(model, [mode])[mode] if mode else np.zeros(len(model))
-    seconds = (times.forward * (1 + again) + times.data + times.weight) * model.repeat
+    reruns = recomputed(model, [mode])[mode] if mode else np.zeros(len(model))
+    seconds = (times.forward * (1 + reruns) + times.data + times.weight) * model.repeat
     seconds = np.broadcast_to(seconds, (1, len(model)))[0]
     often = float(np.ravel(shard.segments)[0]) / float(plan.axis("pipeline").degree[0, 0])
-    found: dict[str, float] = {}
+    by_group: dict[str, float] = {}
     for group, joined in alike(model).items():
-        mine = seconds[groups_of(model) == GROUPS.index(group)].sum() * often
-        found[f"kernels: {joined}"] = found.get(f"kernels: {joined}", 0.0) + float(mine)
-    return found
+        group_seconds = seconds[groups_of(model) == GROUPS.index(group)].sum() * often
+        by_group[f"kernels: {joined}"] = by_group.get(f"kernels: {joined}", 0.0) + float(
+            group_seconds
+        )
+    return by_group

@@ -1,4 +1,4 @@
-"""A profile from logs of runs, by what a user says of them, or the logs themselves do."""
+"""A profile from logs of runs, by what a user or the logs say of them."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from oracle.spec.system import System
 def runs_of(
     paths: Sequence[str], plans: Sequence[str] = (), batches: Sequence[int] = ()
 ) -> list[Run]:
-    """Logs with the plan and batch of each: one for all, one for each, or as the log has them."""
-    for name, given in (("--plan", plans), ("--batch", batches)):
-        if len(given) not in (0, 1, len(paths)):
-            what = f"{len(given)} × {name} for {len(paths)} logs"
+    """The logs with the plan and batch of each, given for all, for each, or by the log."""
+    for name, values in (("--plan", plans), ("--batch", batches)):
+        if len(values) not in (0, 1, len(paths)):
+            problem = f"{len(values)} × {name} for {len(paths)} logs"
             raise refusal(
-                "calibrate", what, "one for all of them, or one for each in order", "E103"
+                "calibrate", problem, "one for all of them, or one for each in order", "E103"
             )
-    found = []
-    for at, path in enumerate(paths):
+    runs_found = []
+    for number, path in enumerate(paths):
         log = runs.read(path)
-        plan = plans[at if len(plans) > 1 else 0] if plans else ""
-        batch = batches[at if len(batches) > 1 else 0] if batches else 0
+        plan = plans[number if len(plans) > 1 else 0] if plans else ""
+        batch = batches[number if len(batches) > 1 else 0] if batches else 0
         if not plan or not batch:
-            said = _said(log, path)
-            plan, batch = plan or said[0], batch or said[1]
+            stated = _stated(log, path)
+            plan, batch = plan or stated[0], batch or stated[1]
         if not plan or not batch:
             lacking = " and ".join(
-                w for w, there in (("plan", plan), ("batch", batch)) if not there
+                w for w, value in (("plan", plan), ("batch", batch)) if not value
             )
             hint = f"oracle calibrate run {path} MODEL SYSTEM --plan … --batch … -o profile.yaml"
             raise refusal(path, f"nothing says the {lacking} of this run", hint, "E103")
         plan_of(plan, batch)  # refused where it is none
-        found.append(Run(log, plan, batch))
-    return found
+        runs_found.append(Run(log, plan, batch))
+    return runs_found
 
 
-def _said(log: runs.RunLog, path: str) -> tuple[str, int]:
-    """Plan and batch as a log has them; a list of arguments is read as that of a job."""
+def _stated(log: runs.RunLog, path: str) -> tuple[str, int]:
+    """The plan and batch that a log states; a list of arguments is read as a job's."""
     plan, batch = log.plan, int(log.said.get("batch", 0))
     if not plan or not batch:
         with suppress(SpecError):
@@ -66,22 +66,24 @@ def fitted(
     plans: Sequence[str] = (), batches: Sequence[int] = (), precision: str | None = None,
     optimizer: str | None = None, software: Any = None, any_plan: bool = False,
 ) -> RunFit:  # fmt: skip
-    """What logs of runs tell of a system and the software on it."""
-    what, where = load_model(model), load_system(system)
-    found = runs_of(paths, plans, batches)
-    options = options_for(what, where, precision, optimizer, software=software, any_plan=any_plan)
-    room_for(where, [run.plan for run in found])
-    return fit(found, what, where, options)
+    """Fit what logs of runs tell of a system and of the software on it."""
+    network, machine = load_model(model), load_system(system)
+    runs_found = runs_of(paths, plans, batches)
+    options = options_for(
+        network, machine, precision, optimizer, software=software, any_plan=any_plan
+    )
+    room_for(machine, [run.plan for run in runs_found])
+    return fit(runs_found, network, machine, options)
 
 
 def opened(
-    what: Any, model: Model | str, system: System | str, precision: str | None = None,
+    source: Any, model: Model | str, system: System | str, precision: str | None = None,
     optimizer: str | None = None, software: Any = None,
 ) -> Any:  # fmt: skip
-    """A profile as it is, or what a log amounts to that was given in its place."""
-    if what is None or isinstance(what, Profile):
-        return what
-    path = os.fspath(what)
+    """A profile; a log in its place is fitted first."""
+    if source is None or isinstance(source, Profile):
+        return source
+    path = os.fspath(source)
     head = read_bytes(path, "profile", TRACE)
     text = head[: 2**16].decode("utf-8-sig", "replace")
     if (

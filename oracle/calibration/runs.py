@@ -1,4 +1,4 @@
-"""Factors of a machine and its software from logs of runs: penalised least squares in logarithms.
+"""Fits factors of a machine and its software to logs of runs, in logarithms.
 
     min  Σ ((ln predicted(θ) − ln logged) / noise)²  +  θᵀ P⁻¹ θ
 
@@ -41,7 +41,7 @@ WIDEST = 3.0  # of the logarithm of a factor: twenty times
 
 @dataclass(frozen=True)
 class RunFit:
-    """What logs told: the file of a profile, and what was not used and why."""
+    """What logs told: the file of a profile, and notes on what was not used."""
 
     file: RunFile
     notes: tuple[str, ...] = ()
@@ -51,16 +51,16 @@ class RunFit:
         return self.file.opened
 
     def rows(self) -> list[dict[str, object]]:
-        """What the logs say beside what is predicted, as a table."""
+        """The logged parts beside the predicted ones, as a table."""
         return [
-            {"plan": each.plan, "batch": each.batch, "part": each.part, "seconds": each.seconds,
-             "spread": each.spread, "before": each.before, "after": each.after}
-            for each in self.file.runs
+            {"plan": part.plan, "batch": part.batch, "part": part.part, "seconds": part.seconds,
+             "spread": part.spread, "before": part.before, "after": part.after}
+            for part in self.file.runs
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, object]:
-        factors = {name: {"times": each.times, "doubt": each.doubt}
-                   for name, each in self.file.factors.items()}  # fmt: skip
+        factors = {name: {"times": factor.times, "doubt": factor.doubt}
+                   for name, factor in self.file.factors.items()}  # fmt: skip
         return {"runs": self.rows(), "factors": factors, "layers": len(self.file.rows),
                 "notes": list(self.notes)}  # fmt: skip
 
@@ -72,14 +72,18 @@ def fit(runs: Sequence[Run], model: Model, system: System, options: Options) -> 
     options = replace(options, profile=None)
     rows = [row for run in runs for row in _layers(run, model, system, options)]
     plain = Profile(rows={}).on(system.device)
-    found, before = predicted_parts(runs, model, system, replace(options, profile=plain))
-    wanted = [(at, part) for at, run in enumerate(runs) for part in _usable(run, model, before[at])]
+    estimated, before = predicted_parts(runs, model, system, replace(options, profile=plain))
+    usable = [
+        (number, part)
+        for number, run in enumerate(runs)
+        for part in _usable(run, model, before[number])
+    ]
     notes = [
         f"{run.log.path}: {part.name} is not predicted of this plan, so it tells nothing"
-        for at, run in enumerate(runs) for part in logged(run, model)
-        if (at, part) not in wanted
+        for number, run in enumerate(runs) for part in logged(run, model)
+        if (number, part) not in usable
     ] + [f"{run.log.path}: {note}" for run in runs for note in run.log.notes]  # fmt: skip
-    root, names = prior(found, runs, before, [part.name for _, part in wanted], options)
+    root, names = prior(estimated, runs, before, [part.name for _, part in usable], options)
 
     def seconds(theta: Floats) -> list[dict[str, float]]:
         factors = {name: Factor(float(np.exp(np.clip(t, -WIDEST, WIDEST))))
@@ -87,22 +91,22 @@ def fit(runs: Sequence[Run], model: Model, system: System, options: Options) -> 
         tried = replace(plain, factors=Factors(factors))
         host = replace(options.software.host, times=tried.factors.times("host"))
         software = options.software.but(host=host)
-        asked = replace(options, profile=tried, software=software)
-        return predicted_parts(runs, model, system, asked)[1]
+        options_tried = replace(options, profile=tried, software=software)
+        return predicted_parts(runs, model, system, options_tried)[1]
 
     at_first = np.sqrt((root**2).sum(axis=1))
     theta, spread, after = np.zeros(len(root)), root @ root.T, before
-    if wanted:
-        theta, spread, after = _solved(seconds, root, wanted)
+    if usable:
+        theta, spread, after = _solved(seconds, root, usable)
     doubt = np.sqrt(np.diag(spread))
     factors = {
         names[i]: Factor(float(np.exp(theta[i])), float(doubt[i])) for i in range(len(names))
         if doubt[i] < TOLD.get(names[i], SOME) * at_first[i] or abs(theta[i]) > doubt[i]
     }  # fmt: skip
-    told = [names.index(name) for name in factors]
+    order = [names.index(name) for name in factors]
     together = tuple(
-        tuple(float(spread[i, j] / (doubt[i] * doubt[j])) for j in told[:k])
-        for k, i in enumerate(told) if k
+        tuple(float(spread[i, j] / (doubt[i] * doubt[j])) for j in order[:k])
+        for k, i in enumerate(order) if k
     )  # fmt: skip
     if factors.get("host", Factor()).times > WAITS:
         notes.append("devices wait for their hosts much longer than kernels take to be launched: "
@@ -110,42 +114,44 @@ def fit(runs: Sequence[Run], model: Model, system: System, options: Options) -> 
     file = RunFile(
         "runs", ", ".join(dict.fromkeys(run.log.path for run in runs)), model.name, system.name,
         system.device.name, options.software.label, options.precision,
-        tuple(RunPart(runs[at].plan, runs[at].batch, part.name, part.seconds, part.spread,
-                      before[at][part.name], after[at][part.name]) for at, part in wanted),
+        tuple(RunPart(runs[i].plan, runs[i].batch, part.name, part.seconds, part.spread,
+                      before[i][part.name], after[i][part.name]) for i, part in usable),
         factors, together, tuple(rows),
     )  # fmt: skip
     return RunFit(file, tuple(notes))
 
 
 def _usable(run: Run, model: Model, before: Mapping[str, float]) -> list[Part]:
-    """Parts that can be held against a prediction; refused where they are of something else."""
-    found = []
-    least = LEAST * before["step"]
+    """The parts that can be held against a prediction; strange ones are refused."""
+    parts = []
+    smallest = LEAST * before["step"]
     for part in logged(run, model):
         due = before.get(part.name, 0.0)
-        if part.seconds <= least or due <= least:
+        if part.seconds <= smallest or due <= smallest:
             continue
         times = part.seconds / due
         if part.name in ("step", "forward", "backward") and not 1 / STRANGE < times < STRANGE:
-            what = f"its {part.name} of {part.seconds:.3g} s is {times:.2g} times what is predicted"
-            raise InputError(run.log.path, 0, what, "is it of this model, plan, batch and unit?")
-        found.append(part)
-    return found
+            problem = (
+                f"its {part.name} of {part.seconds:.3g} s is {times:.2g} times what is predicted"
+            )
+            raise InputError(run.log.path, 0, problem, "is it of this model, plan, batch and unit?")
+        parts.append(part)
+    return parts
 
 
 def _solved(
     take: Callable[[Floats], list[dict[str, float]]], root: Floats,
-    wanted: Sequence[tuple[int, Part]],
+    usable: Sequence[tuple[int, Part]],
 ) -> tuple[Floats, Floats, list[dict[str, float]]]:  # fmt: skip
-    """(θ, their covariance, parts as predicted then), in units of the doubt beforehand."""
+    """(θ, its covariance, parts as predicted then), from a root of the covariance before."""
     from scipy.optimize import least_squares
 
-    took = np.log([part.seconds for _, part in wanted])
-    noise = np.array([part.noise for _, part in wanted])
+    took = np.log([part.seconds for _, part in usable])
+    noise = np.array([part.noise for _, part in usable])
 
     def misfit(u: Floats) -> Floats:
         parts = take(root @ u)
-        now = np.log([max(parts[at][part.name], 1e-30) for at, part in wanted])
+        now = np.log([max(parts[number][part.name], 1e-30) for number, part in usable])
         return np.concatenate([u, (now - took) / noise])
 
     size = root.shape[1]
@@ -158,66 +164,70 @@ def _solved(
 
 
 def prior(
-    found: Estimate, runs: Sequence[Run], before: Sequence[Mapping[str, float]],
+    estimated: Estimate, runs: Sequence[Run], before: Sequence[Mapping[str, float]],
     parts: Sequence[str], options: Options,
 ) -> tuple[Floats, list[str]]:  # fmt: skip
-    """A root of P, (names, causes), and the names: what is part of these runs at all."""
-    software, system = options.software, found.system
-    work = found.work[0]
+    """A root of P, (names, causes), and the names of the factors that these runs involve."""
+    software, system = options.software, estimated.system
+    work = estimated.work[0]
     doubts = work.block.step.uncertainty
     update = doubts.known[2]
     kernels = float(doubts.kernels[work.row])
     updated = float(np.ravel(update.doubts["update"] / update.total)[work.at])
     strange = float(np.hypot(WIDTHS["STEP"], 0.0 if software.held else WIDTHS["SOFTWARE"]))
     hides = 0.0 if software.held else float(np.log1p(WIDTHS["HIDES"]))
-    here = {GROUPS[group] for group in groups_of(found.model)}
-    own: dict[str, float] = dict.fromkeys(here, kernels)
-    own |= {"update": updated, "host": WIDTHS["HOST"]}
+    groups_here = {GROUPS[group] for group in groups_of(estimated.model)}
+    sigma: dict[str, float] = dict.fromkeys(groups_here, kernels)
+    sigma |= {"update": updated, "host": WIDTHS["HOST"]}
     if {"forward", "backward"} & set(parts):
-        own |= dict.fromkeys(("forward", "backward"), SCALED)
+        sigma |= dict.fromkeys(("forward", "backward"), SCALED)
     for name in ("inside", "between"):
-        lines = [one for row in found.exchange for one in row
-                 if (one["group"] > 1) and _between(one, name, system)]  # fmt: skip
+        lines = [message for row in estimated.exchange for message in row
+                 if (message["group"] > 1) and _between(message, name, system)]  # fmt: skip
         if not lines:
             continue
-        rough = max(one["deviation"] / one["exposed"] if one["exposed"] > 0 else 0.0
-                    for one in lines)  # fmt: skip
-        datasheet = any(one["origin"] not in ("measured", "fitted") for one in lines)
+        rough = max(message["deviation"] / message["exposed"] if message["exposed"] > 0 else 0.0
+                    for message in lines)  # fmt: skip
+        datasheet = any(message["origin"] not in ("measured", "fitted") for message in lines)
         short = float(np.log1p(SHORT[name])) if datasheet else 0.0
-        own[name] = float(np.linalg.norm([rough, LIBRARY, hides, short]))
-    hidden = any(one["exposed"] < 0.98 * one["seconds"] for row in found.exchange for one in row)
+        sigma[name] = float(np.linalg.norm([rough, LIBRARY, hides, short]))
+    hidden = any(
+        message["exposed"] < 0.98 * message["seconds"]
+        for row in estimated.exchange
+        for message in row
+    )
     if hidden:
-        own["shown"] = float(np.hypot(hides, LIBRARY))
-    names = [name for name in NAMES if name in own]
+        sigma["shown"] = float(np.hypot(hides, LIBRARY))
+    names = [name for name in NAMES if name in sigma]
     shared = [strange if name in (*GROUPS, "update") else 0.0 for name in names]
-    return np.column_stack([np.diag([own[name] for name in names]), shared]), names
+    return np.column_stack([np.diag([sigma[name] for name in names]), shared]), names
 
 
-def _between(one: Mapping[str, object], name: str, system: System) -> bool:
+def _between(message: Mapping[str, object], name: str, system: System) -> bool:
     """Whether a message may be sent between nodes, or inside one."""
-    outer = bool(float(str(one["group"])) > system.node)
+    outer = bool(float(str(message["group"])) > system.node)
     return outer if name == "between" else not outer
 
 
 def _layers(run: Run, model: Model, system: System, options: Options) -> list[RunRow]:
-    """Rows of layers that were timed: of a layer of several, in proportion to what is modelled."""
+    """Rows of layers that were timed; several rows share a layer's time as modelled."""
     if not run.log.layers:
         return []
     shard = split(model, run.parsed, options)
-    found = priced(shard, system.device, options.precision)
+    row_times = priced(shard, system.device, options.precision)
     size = (1, len(model))
-    forward = np.broadcast_to(found.forward, size)[0]
-    backward = np.broadcast_to(found.data + found.weight, size)[0]
+    forward = np.broadcast_to(row_times.forward, size)[0]
+    backward = np.broadcast_to(row_times.data + row_times.weight, size)[0]
     often = float(np.ravel(shard.segments)[0])
     rows: dict[str, RunRow] = {}
     for name, (ahead, back, _) in run.log.layers.items():
-        mine = matching(model, name)
-        repeat = model.repeat[mine]
+        layer_rows = matching(model, name)
+        repeat = model.repeat[layer_rows]
         scale = [
-            timing.seconds / often / max(float((modelled[mine] * repeat).sum()), 1e-30)
+            timing.seconds / often / max(float((modelled[layer_rows] * repeat).sum()), 1e-30)
             for timing, modelled in ((ahead, forward), (back, backward))
         ]
-        for row in mine:
+        for row in layer_rows:
             text = signature(shard, row)
             rows[text] = RunRow(
                 text, float(forward[row] * scale[0]), float(backward[row] * scale[1]),

@@ -1,4 +1,4 @@
-"""Blocks of a system spec, `collectives:` and `levels:`, written as text and put in their place.
+"""Writes blocks of a system spec as text and puts them in their place.
 
 The rest of the file, remarks and all, stays as its author wrote it.
 """
@@ -98,10 +98,10 @@ def _cut(text: str, key: str) -> tuple[str, str, str]:
 def moved(text: str, origin: Path, to: Path) -> str:
     """A spec's text for another folder: the files that it names are named from there."""
 
-    def named(found: re.Match[str]) -> str:
-        lead, quote, name = found.groups()
+    def named(match: re.Match[str]) -> str:
+        lead, quote, name = match.groups()
         if not is_path(name) or os.path.isabs(name):
-            return found[0]
+            return match[0]
         return f"{lead}{quote}{os.path.relpath(origin / name, to)}{quote}"
 
     for key in ("device", "collectives"):
@@ -117,15 +117,15 @@ def with_levels(text: str, old: Sequence[Level], new: Sequence[Level]) -> str:
 
     Raises a ValueError where the text has no block of levels, one to an item.
     """
-    before, found, after = _cut(text, "levels")
-    first = re.search(r"^ {0,20}(?=- )", found, flags=re.MULTILINE)
+    before, levels_block, after = _cut(text, "levels")
+    first = re.search(r"^ {0,20}(?=- )", levels_block, flags=re.MULTILINE)
     margin = first[0] if first else ""
-    items = re.split(rf"^(?={margin}- )", found, flags=re.MULTILINE)
+    items = re.split(rf"^(?={margin}- )", levels_block, flags=re.MULTILINE)
     if len(items) != len(old) + 1:
         raise ValueError("its levels are not written one to an item")
-    kept = {level.name: (level, item) for level, item in zip(old, items[1:], strict=True)}
+    item_of = {level.name: (level, item) for level, item in zip(old, items[1:], strict=True)}
     written = [
-        kept[level.name][1] if kept.get(level.name, (None,))[0] == level
+        item_of[level.name][1] if item_of.get(level.name, (None,))[0] == level
         else textwrap.indent(_level(level), margin)
         for level in new
     ]  # fmt: skip
@@ -140,27 +140,27 @@ UNITS = {"bandwidth": "B/s", "low": "B/s", "high": "B/s", "size": "B", "beside":
 
 
 def _item(value: Any) -> str:
-    """A value as an item of a list; of a measurement its fields that are not the usual ones."""
+    """A value as an item of a list; of a measurement only the unusual fields."""
     if is_dataclass(value):
-        told = {field.name: getattr(value, field.name) for field in fields(value)
+        unusual = {field.name: getattr(value, field.name) for field in fields(value)
                 if getattr(value, field.name) != field.default}  # fmt: skip
         words = (f"{name}: {quantity(number, UNITS[name]) if name in UNITS else number}"
-                 for name, number in told.items())  # fmt: skip
+                 for name, number in unusual.items())  # fmt: skip
         return f"{{{', '.join(words)}}}"
     return value if isinstance(value, str) else f"{value:g}"
 
 
 def _level(level: Level) -> str:
-    """One item of `levels:`: what differs from the defaults, and the link in any case."""
+    """One item of `levels:`, with what differs from the defaults."""
     lines = [f"- name: {_word(level.name)}", f"devices: {level.devices}", f"link: {level.link}"]
-    for one in fields(Level):
-        value = getattr(level, one.name)
-        if one.name in ("name", "devices", "link", "source", "bandwidth", "latency"):
+    for field in fields(Level):
+        value = getattr(level, field.name)
+        if field.name in ("name", "devices", "link", "source", "bandwidth", "latency"):
             continue
-        if value != one.default:
-            said = [*map(_item, value)] if isinstance(value, tuple) else None
-            words = f"[{', '.join(said)}]" if said else value if isinstance(value, str) else None
-            lines.append(f"{one.name}: {words or f'{value:g}'}")
+        if value != field.default:
+            items = [*map(_item, value)] if isinstance(value, tuple) else None
+            words = f"[{', '.join(items)}]" if items else value if isinstance(value, str) else None
+            lines.append(f"{field.name}: {words or f'{value:g}'}")
     lines += [f"bandwidth: {quantity(level.bandwidth, 'B/s')}"]
     lines += [f"latency: {quantity(level.latency, 's')}", "source: >-"]
     lines += textwrap.wrap(plain(level.source), 94, initial_indent="  ", subsequent_indent="  ",
@@ -169,9 +169,14 @@ def _level(level: Level) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """As short as it can be said without changing it."""
+    """The shortest text of a quantity that does not change it."""
     short = (show(value, unit, digits) for digits in (3, 5, 8))
     return next((text for text in short if parse(text, unit) == value), exact(value, unit))
+
+
+def rounded(value: float, digits: int) -> float:
+    """A number in so many digits."""
+    return float(f"{value:.{digits}g}")
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What tests between pairs of ranks say of a level's links: the part that streams get, and α.
+"""What tests between pairs of ranks tell of a level: the share that streams get, and α.
 
 A stream of messages fills the ports that it goes by, so the largest of many pairs over what the
 datasheet's ports carry is the `share` of the bandwidth that messages get; a single small message
@@ -23,7 +23,7 @@ ABOVE = 1.05  # of a port's datasheet: a stream that is faster goes by more port
 
 @dataclass(frozen=True)
 class Links:
-    """What pairs of ranks reached at one level, and the files that say so."""
+    """What pairs of ranks reached at one level, with the files that say so."""
 
     share: float | None
     latency: float | None
@@ -31,19 +31,19 @@ class Links:
 
 
 def links(readings: Iterable[Reading], level: Level, beyond: bool, system: System) -> Links:
-    """What the readings' pairs tell of a level: nothing where none went over it alone."""
+    """What the readings' pairs tell of a level; nothing where none went over it alone."""
     streams: dict[int, list[float]] = {}
     starts: list[float] = []
     files: dict[str, None] = {}
     for reading in readings:
-        for one in reading.samples:
-            if not _over(one, beyond):
+        for sample in reading.samples:
+            if not _over(sample, beyond):
                 continue
-            if one.window > 1 and one.nbytes >= LARGE:
-                pairs = int(one.groups or 1)
-                streams.setdefault(pairs, []).append(pairs * one.nbytes / one.seconds)
-            elif one.window == 1 and one.nbytes <= SMALL and not nccl.serves(system):
-                starts.append(one.seconds)
+            if sample.window > 1 and sample.nbytes >= LARGE:
+                pairs = int(sample.groups or 1)
+                streams.setdefault(pairs, []).append(pairs * sample.nbytes / sample.seconds)
+            elif sample.window == 1 and sample.nbytes <= SMALL and not nccl.serves(system):
+                starts.append(sample.seconds)
             else:
                 continue
             files[reading.path] = None
@@ -55,17 +55,16 @@ def links(readings: Iterable[Reading], level: Level, beyond: bool, system: Syste
     return Links(share, latency, ", ".join(path.rpartition("/")[2] for path in files))
 
 
-def _over(one: Sample, beyond: bool) -> bool:
+def _over(sample: Sample, beyond: bool) -> bool:
     """Whether a sample is of pairs whose messages all go over the level, one way."""
-    return (
-        one.operation in PAIRWISE and one.nodes is not None and (one.nodes > 1) == beyond
-        and one.direction in ("", "one way") and one.groups is not None and one.pair is None
-        and (beyond or one.memory == "device")
-    )  # fmt: skip
+    if sample.nodes is None or sample.groups is None or sample.pair is not None:
+        return False
+    one_way = sample.operation in PAIRWISE and sample.direction in ("", "one way")
+    return one_way and (sample.nodes > 1) == beyond and (beyond or sample.memory == "device")
 
 
 def _share(rate: float, pairs: int, level: Level) -> float:
-    """Part of the datasheet's bandwidth of the ports that so many pairs fill, or need."""
+    """The share of the datasheet's bandwidth of the ports that so many pairs fill, or need."""
     ports = level.ports or 1.0
     used = min(ports, max(pairs, ceil(rate / (level.bandwidth * ABOVE))))
     return float(f"{min(1.0, rate / (used * level.bandwidth)):.3g}")

@@ -1,4 +1,4 @@
-"""Topology files merged into the levels of a system: what agrees, what changed, what was kept.
+"""Merges topology files into the levels of a system, noting what agrees and what changed.
 
 How many devices share a node, what joins them, and which switch is above which: a file knows that
 better than a datasheet, so it is taken, and said. Speeds stay as the spec has them: a file gives
@@ -24,7 +24,7 @@ FIELDS = ("devices", "kind", "link", "ports", "wires")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact of a file beside the spec's: what became of it, and why."""
+    """One fact of a file beside the spec's, and what became of it."""
 
     level: str
     field: str
@@ -36,12 +36,12 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """As one would say it."""
+        """The finding in a sentence."""
         head = f"{self.level}: {self.field} {self.file}"
-        said = {"agrees": "as the spec says", "added": "added",
+        verdicts = {"agrees": "as the spec says", "added": "added",
                 "changed": f"changed, was {self.spec}", "kept": f"kept at {self.spec}"}  # fmt: skip
         why = f" ({self.why})" if self.why else ""
-        return f"{head}: {said[self.verdict]}{why}; {self.source}"
+        return f"{head}: {verdicts[self.verdict]}{why}; {self.source}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,199 +63,208 @@ class Structure:
 def learned(readings: Iterable[Reading], system: System) -> Structure:
     """The system with what the readings say of its levels; itself where they say nothing."""
     readings = tuple(readings)
-    levels, found = list(system.levels), list[Finding]()
-    told = [reading for reading in readings if reading.levels]
+    levels, findings = list(system.levels), list[Finding]()
+    with_levels = [reading for reading in readings if reading.levels]
     inside = system.inside
-    for reading in told:
-        inner = [said for said in reading.levels if "link" in said]
+    for reading in with_levels:
+        inner = [level for level in reading.levels if "link" in level]
         if inner:
-            levels = _node(levels, inside, inner, reading, system, found)
+            levels = _node(levels, inside, inner, reading, system, findings)
             inside = len(inner)
-        for said in reading.levels:
-            if said["name"] == "network":
-                _ports(levels, inside, said, found)
-    for reading in told:
-        tree = [said for said in reading.levels if "nodes" in said]
+        for level in reading.levels:
+            if level["name"] == "network":
+                _ports(levels, inside, level, findings)
+    for reading in with_levels:
+        tree = [level for level in reading.levels if "nodes" in level]
         if tree:
             node = levels[inside - 1].devices if inside else 1
-            levels[inside:] = _tree(levels[inside:], node, tree, reading, system, found)
+            levels[inside:] = _tree(levels[inside:], node, tree, reading, system, findings)
     for reading in readings:
         if reading.interference:
-            _slowed(levels, inside, reading, system, found)
-    _streamed(levels, inside, readings, system, found)
+            _slowed(levels, inside, reading, system, findings)
+    _streamed(levels, inside, readings, system, findings)
     names = {level.name for level in levels}
     dropped = tuple(level.name for level in system.levels if level.name not in names)
     if levels == list(system.levels):
-        return Structure(system, tuple(found))
-    kept = tuple(entry for entry in system.collectives if entry.level in names)
+        return Structure(system, tuple(findings))
+    collectives = tuple(entry for entry in system.collectives if entry.level in names)
     library = tuple(entry for entry in system.library if entry.level in names)
     learned = replace(
-        system, levels=tuple(levels), collectives=kept, library=library, calibrated_on=()
+        system, levels=tuple(levels), collectives=collectives, library=library, calibrated_on=()
     )
-    return Structure(learned, tuple(found), dropped)
+    return Structure(learned, tuple(findings), dropped)
 
 
 def _streamed(
     levels: list[Level], inside: int, readings: Sequence[Reading], system: System,
-    found: list[Finding],
+    findings: list[Finding],
 ) -> None:  # fmt: skip
-    """The part of the datasheet that streams of messages get, and a message's start-up."""
-    for beyond, at in ((False, inside - 1), (True, inside)):
-        if not 0 <= at < len(levels):
+    """Set the share of the datasheet that streams get, and a message's start-up."""
+    for beyond, number in ((False, inside - 1), (True, inside)):
+        if not 0 <= number < len(levels):
             continue
-        told = links(readings, levels[at], beyond, system)
-        facts = {"share": told.share, "latency": told.latency}
+        pairs_links = links(readings, levels[number], beyond, system)
+        facts = {"share": pairs_links.share, "latency": pairs_links.latency}
         facts = {name: value for name, value in facts.items() if value is not None}
         if facts:
-            said = {"source": f"measured: {told.source}"}
-            levels[at] = _changed(levels[at], levels[at].name, facts, said, found)
+            source_facts = {"source": f"measured: {pairs_links.source}"}
+            level = levels[number]
+            levels[number] = _changed(level, level.name, facts, source_facts, findings)
 
 
 def _node(
-    levels: list[Level], inside: int, said: Sequence[Mapping[str, Any]], reading: Reading,
-    system: System, found: list[Finding],
+    levels: list[Level], inside: int, file_levels: Sequence[Mapping[str, Any]], reading: Reading,
+    system: System, findings: list[Finding],
 ) -> list[Level]:  # fmt: skip
-    """The levels inside a node as a file has them, at the speeds of the spec's of the same link."""
+    """The levels inside a node as a file has them, at the speeds of the spec's levels."""
     old, new = levels[:inside], list[Level]()
-    alike = [level.link for level in old] == [one["link"] for one in said]
-    for k, one in enumerate(said):
-        like = old[k] if alike else next((x for x in old[::-1] if x.link == one["link"]), None)
+    alike = [level.link for level in old] == [file_level["link"] for file_level in file_levels]
+    for k, file_level in enumerate(file_levels):
+        link = file_level["link"]
+        like = old[k] if alike else next((x for x in old[::-1] if x.link == link), None)
         if like is None:
-            link = one["link"]
-            what = (f"{one['devices']} devices of a node are joined by {link}, and {system.name} "
-                    "has no such level to take bandwidth and latency from")  # fmt: skip
+            problem = (f"{file_level['devices']} devices of a node are joined by {link}, and "
+                       f"{system.name} has no such level to take bandwidth and latency "
+                       "from")  # fmt: skip
             raise InputError(
-                reading.path, 0, what, f"put a level with `link: {link}` into it first"
+                reading.path, 0, problem, f"put a level with `link: {link}` into it first"
             )
-        name = like.name if like.name not in {x.name for x in new} else str(one["name"])
-        facts = {field: one[field] for field in FIELDS if field in one}
+        name = like.name if like.name not in {x.name for x in new} else str(file_level["name"])
+        facts = {field: file_level[field] for field in FIELDS if field in file_level}
         facts.setdefault("ports", like.ports if alike else None)
         facts.setdefault("wires", ())
-        new.append(_changed(like, name, facts, one, found))
+        new.append(_changed(like, name, facts, file_level, findings))
     node, before = new[-1].devices, old[-1].devices
     outer = []
     for level in levels[inside:]:
         facts = {"devices": level.devices // before * node}
-        outer.append(_changed(level, level.name, facts, said[-1], found, quiet=True))
+        outer.append(_changed(level, level.name, facts, file_levels[-1], findings, quiet=True))
     return new + outer
 
 
-def _ports(levels: list[Level], inside: int, said: Mapping[str, Any], found: list[Finding]) -> None:
-    """Network ports of a node: a list of adapters holds them all, and some that only store."""
+def _ports(
+    levels: list[Level], inside: int, adapters: Mapping[str, Any], findings: list[Finding]
+) -> None:
+    """Set the network ports of a node, unless the file may list others among them."""
     if inside >= len(levels):
         why = "the spec has no network"
-        found.append(Finding("network", "ports", "none", str(said["ports"]), "kept",
-                             str(said["source"]), why))  # fmt: skip
+        findings.append(Finding("network", "ports", "none", str(adapters["ports"]), "kept",
+                             str(adapters["source"]), why))  # fmt: skip
         return
     level = levels[inside]
-    if level.ports is not None and said["ports"] > level.ports:
+    if level.ports is not None and adapters["ports"] > level.ports:
         why = "adapters for storage and management may be among them"
-        found.append(Finding(level.name, "ports", f"{level.ports:g}", str(said["ports"]), "kept",
-                             str(said["source"]), why))  # fmt: skip
-        said = {**said, "ports": level.ports}
-        levels[inside] = _changed(level, level.name, {}, said, found)
+        findings.append(Finding(level.name, "ports", f"{level.ports:g}", str(adapters["ports"]),
+                                "kept", str(adapters["source"]), why))  # fmt: skip
+        adapters = {**adapters, "ports": level.ports}
+        levels[inside] = _changed(level, level.name, {}, adapters, findings)
     else:
-        facts = {"ports": said["ports"]}
-        levels[inside] = _changed(level, level.name, facts, said, found)
+        facts = {"ports": adapters["ports"]}
+        levels[inside] = _changed(level, level.name, facts, adapters, findings)
 
 
 def _tree(
-    outer: list[Level], node: int, said: Sequence[Mapping[str, Any]], reading: Reading,
-    system: System, found: list[Finding],
+    outer: list[Level], node: int, file_levels: Sequence[Mapping[str, Any]], reading: Reading,
+    system: System, findings: list[Finding],
 ) -> list[Level]:  # fmt: skip
-    """The network's levels as a tree of switches has them, at the speeds of those of the spec."""
+    """The network's levels as a tree of switches has them, at the speeds of the spec's."""
     if not outer:
-        what = f"{system.name} has no network level to take bandwidth and latency from"
-        raise InputError(reading.path, 0, what, "put one with `link: network` into the spec first")
+        problem = f"{system.name} has no network level to take bandwidth and latency from"
+        raise InputError(
+            reading.path, 0, problem, "put one with `link: network` into the spec first"
+        )
     odd = next((level for level in outer if level.kind not in TREES or level.shape), None)
     if odd is not None:
-        found.append(Finding(odd.name, "kind", odd.kind, "tree", "kept", str(said[0]["source"]),
-                             "a tree of switches says nothing of it"))  # fmt: skip
+        findings.append(Finding(odd.name, "kind", odd.kind, "tree", "kept",
+                                str(file_levels[0]["source"]),
+                                "a tree of switches says nothing of it"))  # fmt: skip
         return outer
-    spans = _whole(node, said)
+    spans = _spans(node, file_levels)
     if {span for span, _ in spans} <= {level.devices for level in outer}:
         for level in outer:
-            for span, one in spans:
+            for span, file_level in spans:
                 if span == level.devices:
-                    _changed(level, level.name, {"devices": span}, one, found)
+                    _changed(level, level.name, {"devices": span}, file_level, findings)
         return outer
     new: list[Level] = []
-    for k, (span, one) in enumerate(spans):
+    for k, (span, file_level) in enumerate(spans):
         alike = len(spans) == len(outer)
         like = outer[k] if alike else next((x for x in outer if x.devices >= span), outer[-1])
-        taken = {level.name for level in new}
-        name = like.name if like.name not in taken else str(one["name"])
+        names_taken = {level.name for level in new}
+        name = like.name if like.name not in names_taken else str(file_level["name"])
         facts: dict[str, Any] = {"devices": span}
         if not alike:  # the units below are others: how many links they have up is not in the file
             facts |= {"kind": "fat-tree" if k else outer[0].kind,
                       "ports": None if k else outer[0].ports}  # fmt: skip
             if k:
-                found.append(Finding(name, "oversubscription", f"{like.oversubscription:g}",
-                                     "not said", "kept", str(one["source"])))  # fmt: skip
-        new.append(_changed(like, name, facts, one, found))
+                findings.append(Finding(name, "oversubscription", f"{like.oversubscription:g}",
+                                     "not said", "kept", str(file_level["source"])))  # fmt: skip
+        new.append(_changed(like, name, facts, file_level, findings))
     return new
 
 
 def _slowed(
-    levels: list[Level], inside: int, reading: Reading, system: System, found: list[Finding]
+    levels: list[Level], inside: int, reading: Reading, system: System, findings: list[Finding]
 ) -> None:
-    """What other jobs cost, onto the level that joins as many nodes as were measured."""
+    """Set what other jobs cost on the level that joins as many nodes as were measured."""
     if inside >= len(levels):
-        what = f"{system.name} has no network whose congestion could be measured"
-        raise InputError(reading.path, 0, what, "name the system that was measured")
+        problem = f"{system.name} has no network whose congestion could be measured"
+        raise InputError(reading.path, 0, problem, "name the system that was measured")
     node = levels[inside - 1].devices if inside else 1
     spanned = (reading.nodes or levels[-1].devices) * node
     outer = range(inside, len(levels))
     k = next((k for k in outer if levels[k].devices >= spanned), outer[-1])
     tool, row = reading.machine.get("tool", "a log"), reading.machine.get("congestion", "")
-    said = {"source": f"{tool} on {reading.nodes or 'all'} nodes, {row}",
+    source_facts = {"source": f"{tool} on {reading.nodes or 'all'} nodes, {row}",
             "note": "average and 99 % under its congestors"}  # fmt: skip
     facts = {"interference": reading.interference, **reading.short}
-    levels[k] = _changed(levels[k], levels[k].name, facts, said, found)
+    levels[k] = _changed(levels[k], levels[k].name, facts, source_facts, findings)
 
 
-def _whole(node: int, said: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    """Devices below each height of switches: whole copies of the height below, each larger."""
+def _spans(
+    node: int, file_levels: Sequence[Mapping[str, Any]]
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """Devices below each height of switches, which are whole copies of the height below."""
     spans: list[tuple[int, Mapping[str, Any]]] = []
-    for one in said:
+    for file_level in file_levels:
         below = spans[-1][0] if spans else node
-        span = -(-int(one["nodes"]) * node // below) * below
+        span = -(-int(file_level["nodes"]) * node // below) * below
         if span > below:
-            spans.append((span, one))
+            spans.append((span, file_level))
     return spans
 
 
 def _changed(
-    like: Level, name: str, facts: Mapping[str, Any], said: Mapping[str, Any],
-    found: list[Finding], quiet: bool = False,
+    like: Level, name: str, facts: Mapping[str, Any], source_facts: Mapping[str, Any],
+    findings: list[Finding], quiet: bool = False,
 ) -> Level:  # fmt: skip
-    """A level with facts of a file, all noted; its source names what was added or changed."""
-    source, words, why = str(said["source"]), list[str](), str(said.get("note", ""))
-    own = name == like.name
+    """The level with a file's facts, all noted; its source names what changed."""
+    source, words, why = str(source_facts["source"]), list[str](), str(source_facts.get("note", ""))
+    same_name = name == like.name
     for field, value in facts.items():
-        before = getattr(like, field) if own else None
+        before = getattr(like, field) if same_name else None
         before = None if before == () else before
         if value in (None, ()) and before is None:
             continue
         verdict = "agrees" if value == before else "added" if before is None else "changed"
         if not (quiet and verdict == "agrees"):
-            found.append(Finding(name, field, _word(before), _word(value), verdict, source, why))
+            findings.append(Finding(name, field, _word(before), _word(value), verdict, source, why))
             why = ""
         if verdict != "agrees":
             was = f" (was {_word(before)})" if verdict == "changed" else ""
             words.append(f"{field} {_word(value)}{was}")
-    if "bandwidth" in said:
-        given = parse(str(said["bandwidth"]), "B/s")
-        if abs(given / like.bandwidth - 1) > 1e-3:
+    if "bandwidth" in source_facts:
+        nominal = parse(str(source_facts["bandwidth"]), "B/s")
+        if abs(nominal / like.bandwidth - 1) > 1e-3:
             why = "the rate that a tool counts on is no measurement"
-            found.append(Finding(name, "bandwidth", show(like.bandwidth, "B/s"),
-                                 show(given, "B/s"), "kept", source, why))  # fmt: skip
-    if not own:
+            findings.append(Finding(name, "bandwidth", show(like.bandwidth, "B/s"),
+                                 show(nominal, "B/s"), "kept", source, why))  # fmt: skip
+    if not same_name:
         words.append(f"bandwidth and latency as of `{like.name}`")
     if not words:
         return like
-    told = plain(f"{like.source}; {', '.join(words)}: {source}")
-    return replace(like, name=name, **facts, source=told)
+    source_text = plain(f"{like.source}; {', '.join(words)}: {source}")
+    return replace(like, name=name, **facts, source=source_text)
 
 
 def _word(value: Any) -> str:

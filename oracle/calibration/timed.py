@@ -1,4 +1,4 @@
-"""Kernels as timings have them: with casts and copies beside them, and those that cannot be true.
+"""Prices kernels as they were timed, with casts and copies, and rejects impossible ones.
 
 Servers of models time a layer's product together with the cast of what goes in, and the products
 of experts together with what deals tokens to them and adds their results up. What passes through
@@ -48,11 +48,11 @@ def experts(
     number: Floats, devices: Floats, gated: Floats,
 ) -> Floats:  # fmt: skip
     """Seconds of a layer of experts on one of the devices that they are dealt to."""
-    held, dealt = number / devices, tokens * visits / devices
+    experts_here, dealt = number / devices, tokens * visits / devices
     width, up = OPERAND_BYTES[precision], ffn * (1 + gated)
     products = sum(
-        gemm(device, precision, dealt / held, *sides, held, family="experts", written=WIDE,
-             queued=True)
+        gemm(device, precision, dealt / experts_here, *sides, experts_here, family="experts",
+             written=WIDE, queued=True)
         for sides in ((up, hidden), (hidden, ffn))
     )  # fmt: skip
     copied = (
@@ -100,7 +100,7 @@ def attended(device: Device, family: str, precision: str, part: str, shapes: Flo
 def believable(
     samples: Iterable[Kernel], device: Device, size: Callable[[str, Floats], Floats]
 ) -> tuple[list[Kernel], list[str]]:
-    """The kernels that the device can have run, and what was refused, in words."""
+    """The kernels that the device can have run, and the refused ones in words."""
     series: dict[tuple[str, ...], list[Kernel]] = {}
     for kernel in samples:
         width = kernel.shape[SHAPES[kernel.family].index("width")] if _attends(kernel) else 0.0
@@ -114,9 +114,9 @@ def believable(
         all_of_it = wrong > SERIES * len(kernels) and _attends(kernels[0])
         believed += [k for k, can in zip(kernels, possible, strict=True) if can and not all_of_it]
         if wrong:
-            title, taken = " ".join(filter(None, key)), "none" if all_of_it else "the others"
+            title, outcome = " ".join(filter(None, key)), "none" if all_of_it else "the others"
             refused.append(f"{title}: {wrong} of {len(kernels)} kernels are faster than "
-                           f"{device.name} can be; {taken} taken")  # fmt: skip
+                           f"{device.name} can be; {outcome} taken")  # fmt: skip
     return believed, refused
 
 
@@ -127,7 +127,7 @@ def _attends(kernel: Kernel) -> bool:
 def _possible(
     kernels: Sequence[Kernel], device: Device, size: Callable[[str, Floats], Floats]
 ) -> list[bool]:
-    """Of each kernel whether its work can be done in its seconds."""
+    """Whether the work of each kernel can be done in its seconds."""
     family, precision = kernels[0].family, kernels[0].precision
     if family not in JUDGED or precision not in device.peak:
         return [True] * len(kernels)
@@ -136,6 +136,6 @@ def _possible(
     possible = size(family, shapes) <= device.peak[precision] * seconds
     if family == "experts":
         _, hidden, ffn, _, number, devices, gated = shapes
-        held = OPERAND_BYTES[precision] * number / devices * hidden * ffn * (2 + gated)
-        possible &= (held < UNCACHED) | (held <= device.memory_bandwidth * seconds)
+        weight_bytes = OPERAND_BYTES[precision] * number / devices * hidden * ffn * (2 + gated)
+        possible &= (weight_bytes < UNCACHED) | (weight_bytes <= device.memory_bandwidth * seconds)
     return [bool(can) for can in possible]

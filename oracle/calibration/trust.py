@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oracle.network.topology import KINDS
 from oracle.readers.logs import PAIRWISE, Reading, Sample
@@ -29,32 +29,32 @@ _FORMS = ("pcie", "sxm")
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Why a log is not to be believed, or not whole: what, where, and what to do."""
+    """A reason why a log is not to be believed, or not complete."""
 
-    what: str
-    where: str  # the file
+    problem: str
+    file: str  # the file
     line: int  # 0 where it is of the whole file
     severity: str  # "refuse" or "warn"
     advice: str = ""
 
     @property
     def words(self) -> str:
-        """As one would say it."""
-        place = f"{self.where}:{self.line}" if self.line else self.where
-        return f"{place}: {self.what}" + (f"; {self.advice}" if self.advice else "")
+        """The concern in a sentence."""
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.problem}" + (f"; {self.advice}" if self.advice else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
     """The largest share of the datasheet that the samples of a file reach at one level."""
 
-    where: str
+    file: str
     line: int
     level: str
     beyond: bool  # the node
     rate: float  # B/s that must have left a node (or a device)
     capacity: float  # B/s of its ports
-    least: float  # B/s, if the switches reduce on the way
+    reduced_rate: float  # B/s, if the switches reduce on the way
     largest: float  # bytes of the largest message there
     library: str
 
@@ -65,18 +65,20 @@ class Reached:
 
 def concerns(readings: Sequence[Reading], system: System) -> list[Concern]:
     """All that contradicts the system, the other files, or the file itself; worst first."""
-    found = [
+    concerns_found = [
         Concern(fault.what, reading.path, fault.line, KINDS_OF_FAULT[fault.kind], fault.advice)
         for reading in readings
         for fault in reading.faults
     ]
     for reading in readings:
-        found += _devices(reading, system)
-        found += _placement(reading, system)
-    found += _machines(readings)
-    found += [each for one in reached(readings, system) for each in _rate(one, system)]
+        concerns_found += _devices(reading, system)
+        concerns_found += _placement(reading, system)
+    concerns_found += _machines(readings)
+    concerns_found += [
+        concern for largest in reached(readings, system) for concern in _rate(largest, system)
+    ]
     order = {"refuse": 0, "warn": 1}
-    return sorted(dict.fromkeys(found), key=lambda each: order[each.severity])
+    return sorted(dict.fromkeys(concerns_found), key=lambda concern: order[concern.severity])
 
 
 # which device
@@ -97,69 +99,71 @@ def model(name: str) -> str:
 
 def _named(reading: Reading) -> list[tuple[str, int]]:
     """Names of devices in a reading, and their lines."""
-    said = reading.machine.get("device")
-    told = [(str(said), 0)] if said and not reading.devices else []
-    return [each for each in (*reading.devices, *told) if model(each[0])]
+    device = reading.machine.get("device")
+    from_machine = [(str(device), 0)] if device and not reading.devices else []
+    return [
+        named_device for named_device in (*reading.devices, *from_machine) if model(named_device[0])
+    ]
 
 
 def _devices(reading: Reading, system: System) -> Iterator[Concern]:
-    """Another device than the system's, or several of them in one log."""
+    """Concerns about another device than the system's, or several of them in one log."""
     named = _named(reading)
     expected = system.device.title or system.device.name
-    known = model(expected) or model(system.device.name)
+    expected_model = model(expected) or model(system.device.name)
     for name, line in named[1:]:
         if model(name) != model(named[0][0]):
-            what = f"{name} and {named[0][0]} in one log: two machines, or two runs"
-            yield Concern(what, reading.path, line, "refuse", "give each machine its own system")
+            problem = f"{name} and {named[0][0]} in one log: two machines, or two runs"
+            yield Concern(problem, reading.path, line, "refuse", "give each machine its own system")
             return
-    if not named or not known:
+    if not named or not expected_model:
         return
     name, line = named[0]
-    if model(name) != known:
-        what = f"its device is {name}, and that of {system.name} is {expected}"
+    if model(name) != expected_model:
+        problem = f"its device is {name}, and that of {system.name} is {expected}"
         advice = "name the system that was measured, or another log"
-        yield Concern(what, reading.path, line, "refuse", advice)
+        yield Concern(problem, reading.path, line, "refuse", advice)
         return
     forms = [next((form for form in _FORMS if form in text.lower()), "")
              for text in (name, expected)]  # fmt: skip
     if all(forms) and forms[0] != forms[1]:
-        what = f"its device is {name}, and that of {system.name} is {expected}: other links?"
-        yield Concern(what, reading.path, line, "warn", "name the system that was measured")
+        problem = f"its device is {name}, and that of {system.name} is {expected}: other links?"
+        yield Concern(problem, reading.path, line, "warn", "name the system that was measured")
 
 
 def _machines(readings: Sequence[Reading]) -> Iterator[Concern]:
-    """Two machines in one call: other devices, or hosts of other names."""
-    told = [(reading, *named[0]) for reading in readings if (named := _named(reading))]
-    for reading, name, line in told[1:]:
-        first, other, _ = told[0]
-        if model(name) != model(other):
-            what = f"its device is {name}, that of {first.path} is {other}: two machines"
-            yield Concern(what, reading.path, line, "refuse", "calibrate each by itself")
+    """Concerns about two machines in one call: other devices, or hosts of other names."""
+    named_readings = [(reading, *named[0]) for reading in readings if (named := _named(reading))]
+    for reading, name, line in named_readings[1:]:
+        first, first_name, _ = named_readings[0]
+        if model(name) != model(first_name):
+            problem = f"its device is {name}, that of {first.path} is {first_name}: two machines"
+            yield Concern(problem, reading.path, line, "refuse", "calibrate each by itself")
     systems = [(reading, str(reading.machine["system"])) for reading in readings
                if reading.machine.get("system")]  # fmt: skip
     for reading, name in systems[1:]:
         if name != systems[0][1]:
-            what = f"it is of {name}, and {systems[0][0].path} is of {systems[0][1]}"
-            yield Concern(what, reading.path, 0, "refuse", "calibrate each by itself")
+            problem = f"it is of {name}, and {systems[0][0].path} is of {systems[0][1]}"
+            yield Concern(problem, reading.path, 0, "refuse", "calibrate each by itself")
     families = [(reading, *reading.hosts[0]) for reading in readings if len(reading.hosts) == 1]
     for reading, name, line in families[1:]:
         if name != families[0][1]:
-            what = (f"its hosts are called {name}…, those of {families[0][0].path} "
+            problem = (f"its hosts are called {name}…, those of {families[0][0].path} "
                     f"{families[0][1]}…: two machines?")  # fmt: skip
-            yield Concern(what, reading.path, line, "warn", "if so, calibrate each by itself")
+            yield Concern(problem, reading.path, line, "warn", "if so, calibrate each by itself")
 
 
 # how many ranks and nodes
 
 
 def _placement(reading: Reading, system: System) -> Iterator[Concern]:
-    """Ranks and nodes that the system does not hold, or that leave devices idle."""
-    seen = set[str]()
+    """Concerns about ranks and nodes that the system does not hold, or that idle devices."""
+    keys = set[str]()
     for sample in reading.samples:
         for concern in _placed(sample, reading.path, system):
-            key = concern.what
-            if key not in seen:
-                seen.add(key)
+            key = concern.problem
+            if key not in keys:
+                keys.add(key)
                 yield concern
 
 
@@ -169,23 +173,25 @@ def _placed(sample: Sample, path: str, system: System) -> Iterator[Concern]:
     if not ranks or not nodes or sample.memory == "host":
         return
     groups = sample.groups or 1
-    held = f"{ranks} ranks on {nodes} node{'s' * (nodes > 1)}"
+    layout = f"{ranks} ranks on {nodes} node{'s' * (nodes > 1)}"
     if ranks > nodes * node:
-        what = f"{held}, and a node of {system.name} has {node} devices"
+        problem = f"{layout}, and a node of {system.name} has {node} devices"
         advice = "say how many nodes it ran on (FILE:nodes=N), or name the system that was measured"
-        yield Concern(what, path, line, "refuse", advice)
+        yield Concern(problem, path, line, "refuse", advice)
     elif nodes * node > system.devices:
-        what = f"{held}, and {system.name} has {system.devices} devices in all"
-        yield Concern(what, path, line, "refuse", "name the system that was measured")
+        problem = f"{layout}, and {system.name} has {system.devices} devices in all"
+        yield Concern(problem, path, line, "refuse", "name the system that was measured")
     elif sample.operation in PAIRWISE:
         return
     elif nodes > ranks or ranks % nodes:
-        what = f"{held}: they are not the same number on each"
-        yield Concern(what, path, line, "refuse", "say FILE:nodes=N,ranks=P as it ran")
+        problem = f"{layout}: they are not the same number on each"
+        yield Concern(problem, path, line, "refuse", "say FILE:nodes=N,ranks=P as it ran")
     elif nodes > 1 and ranks * groups < nodes * node:
-        what = f"{held} leave {node - ranks * groups // nodes} of {node} devices of a node idle"
+        problem = (
+            f"{layout} leave {node - ranks * groups // nodes} of {node} devices of a node idle"
+        )
         advice = "if all were used, say FILE:nodes=N as it ran, or the system that was measured"
-        yield Concern(what, path, line, "warn", advice)
+        yield Concern(problem, path, line, "warn", advice)
 
 
 # how fast
@@ -193,29 +199,24 @@ def _placed(sample: Sample, path: str, system: System) -> Iterator[Concern]:
 
 def reached(readings: Iterable[Reading], system: System) -> list[Reached]:
     """What share of the datasheet each file's samples reach, inside a node and beyond it."""
-    found: list[Reached] = []
+    fastest: list[Reached] = []
     for reading in readings:
         best: dict[tuple[bool, str], Reached] = {}
         largest: dict[tuple[bool, str], float] = {}
         for sample in reading.samples:
-            one = _reach(sample, reading.path, system)
-            if one is None:
+            rate = _reach(sample, reading.path, system)
+            if rate is None:
                 continue
-            key = one.beyond, one.library
+            key = rate.beyond, rate.library
             largest[key] = max(largest.get(key, 0.0), sample.nbytes)
-            if key not in best or one.share > best[key].share:
-                best[key] = one
-        found += [_with(one, largest[key]) for key, one in best.items()]
-    return found
-
-
-def _with(one: Reached, largest: float) -> Reached:
-    return Reached(one.where, one.line, one.level, one.beyond, one.rate, one.capacity, one.least,
-                   largest, one.library)  # fmt: skip
+            if key not in best or rate.share > best[key].share:
+                best[key] = rate
+        fastest += [replace(rate, largest=largest[key]) for key, rate in best.items()]
+    return fastest
 
 
 def _reach(sample: Sample, path: str, system: System) -> Reached | None:
-    """The rate of a sample at the ports that it must use, where the log tells which."""
+    """The rate of a sample over the ports that it must use, where the log tells which."""
     ranks, nodes, inside = sample.ranks, sample.nodes, system.inside
     if not ranks or ranks < 2 or sample.per_rank or sample.nbytes <= 0:
         return None
@@ -229,14 +230,14 @@ def _reach(sample: Sample, path: str, system: System) -> Reached | None:
     if (beyond and inside >= len(system.levels)) or ranks % nodes:
         return None
     levels = system.levels[inside:] if beyond else system.levels[:inside]
-    plain, least = bound(sample, nodes if beyond else ranks, ranks // nodes if beyond else 1)
+    plain, reduced = bound(sample, nodes if beyond else ranks, ranks // nodes if beyond else 1)
     seconds = sample.seconds
     return Reached(path, _line(sample), levels[0].name, beyond, plain / seconds,
-                   capacity(levels), least / seconds, sample.nbytes, sample.library)  # fmt: skip
+                   capacity(levels), reduced / seconds, sample.nbytes, sample.library)  # fmt: skip
 
 
 def _pair(sample: Sample, path: str, system: System) -> Reached | None:
-    """A pair that may be in a node or in two: against the faster of the two ways."""
+    """The rate of a pair that may be in one node or in two, over the faster of the two ways."""
     ways = [levels for levels in (system.levels[: system.inside], system.levels[system.inside :])
             if levels]  # fmt: skip
     if sample.memory != "device" and system.inside:
@@ -253,8 +254,8 @@ def bound(sample: Sample, units: int, inner: int) -> tuple[float, float]:
     The second is what is left if switches reduce on the way [graham2016].
     """
     size, part = sample.nbytes, (units - 1) / units
-    whole = sample.groups or 1
-    groups = whole if inner == 1 and (sample.nodes or 1) > 1 else 1
+    concurrent = sample.groups or 1
+    groups = concurrent if inner == 1 and (sample.nodes or 1) > 1 else 1
     if sample.operation in PAIRWISE:
         size *= groups if (sample.ranks or 2) == 2 else 1
         return size, size
@@ -288,23 +289,23 @@ def capacity(levels: Sequence[Level]) -> float:
     return total
 
 
-def _rate(one: Reached, system: System) -> Iterator[Concern]:
-    """Faster than the ports can carry, or far too slow for them."""
-    unit = "node" if one.beyond else "device"
-    limit = one.capacity * (1 + TOLERANCE)
-    said = (f"{one.rate / 1e9:.4g} GB/s left each {unit}, whose ports at `{one.level}` carry "
-            f"{one.capacity / 1e9:.4g} GB/s")  # fmt: skip
-    if one.least > limit:
+def _rate(peak: Reached, system: System) -> Iterator[Concern]:
+    """Concerns about rates that ports cannot carry, or that are far too slow for them."""
+    unit = "node" if peak.beyond else "device"
+    limit = peak.capacity * (1 + TOLERANCE)
+    rates = (f"{peak.rate / 1e9:.4g} GB/s left each {unit}, whose ports at `{peak.level}` "
+             f"carry {peak.capacity / 1e9:.4g} GB/s")  # fmt: skip
+    if peak.reduced_rate > limit:
         advice = "another machine, another number of nodes, or a spec with too few ports"
-        yield Concern(f"{said}: no algorithm does that", one.where, one.line, "refuse", advice)
-    elif one.rate > limit and not (_switches_reduce(system) and not one.beyond):
+        yield Concern(f"{rates}: no algorithm does that", peak.file, peak.line, "refuse", advice)
+    elif peak.rate > limit and not (_switches_reduce(system) and not peak.beyond):
         advice = "if they do not: another machine, or another number of nodes"
-        what = f"{said}: only switches that reduce on the way get so far"
-        yield Concern(what, one.where, one.line, "warn", advice)
-    elif one.library == "nccl" and one.largest >= LARGE and one.share < FEW:
-        what = f"{said}: {one.share:.0%} of the datasheet is too little for this machine"
+        problem = f"{rates}: only switches that reduce on the way get so far"
+        yield Concern(problem, peak.file, peak.line, "warn", advice)
+    elif peak.library == "nccl" and peak.largest >= LARGE and peak.share < FEW:
+        problem = f"{rates}: {peak.share:.0%} of the datasheet is too little for this machine"
         advice = "another machine, or a path through the host: see NCCL_DEBUG=INFO"
-        yield Concern(what, one.where, one.line, "warn", advice)
+        yield Concern(problem, peak.file, peak.line, "warn", advice)
 
 
 def _switches_reduce(system: System) -> bool:

@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> Answer:
     """The law of each optimizer and target, told; or a model's spec with it, written."""
-    from oracle.calibration.convergence import beside, block, fitted, text
+    from oracle.calibration.convergence import block, fitted, merged, text
     from oracle.readers.trainings import read
     from oracle.show.provenance import files_read, stamped
 
@@ -38,7 +38,7 @@ def run(asked: argparse.Namespace) -> Answer:
         from oracle.models.model import network
 
         spec, _, _, original = network(asked.onto)
-        write(asked.output, original, block(beside(spec.convergence, new)))
+        write(asked.output, original, block(merged(spec.convergence, new)))
         notes.append(f"wrote {asked.output}: name it where a MODEL is asked for")
     told = "\n".join(text(each) for each in found)
     return formatted(
