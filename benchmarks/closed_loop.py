@@ -43,12 +43,12 @@ from benchmarks.closeness import KNOWN, Row, figures, table  # noqa: E402
 from benchmarks.turns import Found  # noqa: E402
 from oracle.calibration import machine as machines  # noqa: E402
 from oracle.calibration.calibrate import calibrate  # noqa: E402
-from oracle.executor import machine as at_hand  # noqa: E402
-from oracle.executor.calls import GroupShape  # noqa: E402
-from oracle.executor.collectives import measure_collectives  # noqa: E402
 from oracle.executor.engines import engines  # noqa: E402
-from oracle.executor.launch import Host  # noqa: E402
+from oracle.executor.measure import machine as at_hand  # noqa: E402
+from oracle.executor.measure.collectives import measure_collectives  # noqa: E402
+from oracle.executor.messages.calls import GroupShape  # noqa: E402
 from oracle.executor.plan_run import PlanRun  # noqa: E402
+from oracle.executor.ranks.launch import Host  # noqa: E402
 from oracle.kernels.profile import Profile  # noqa: E402
 from oracle.models.model import model as read_model  # noqa: E402
 from oracle.plan.launchable import software  # noqa: E402

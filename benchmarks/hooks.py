@@ -28,7 +28,7 @@ def per_unit(units: int, steps: int) -> dict[str, float]:
     from torch import nn
     from torch.distributed.fsdp import fully_shard
 
-    from oracle.executor.calls import newest
+    from oracle.executor.messages.calls import newest
 
     def made() -> nn.Sequential:
         return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(units)))

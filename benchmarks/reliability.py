@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import sweep_kills
-from oracle.executor.collectives import measure_collectives
-from oracle.executor.heartbeat import last_status
-from oracle.executor.launch import FAILED, Outcome
-from oracle.executor.records import lines, of_all_ranks
+from oracle.executor.measure.collectives import measure_collectives
+from oracle.executor.ranks.heartbeat import last_status
+from oracle.executor.ranks.launch import FAILED, Outcome
+from oracle.executor.ranks.records import lines, of_all_ranks
 
 SIZES = [2**10, 2**14, 2**18, 2**20]
 STALL = 8.0  # seconds without a sign, in these trials; 60 by default

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.table import Table, figure, text
 from oracle.api import recommend
-from oracle.executor import records
 from oracle.executor.engines import engines
-from oracle.executor.graph import graph
-from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.local.graph import graph
 from oracle.executor.plan_run import PlanRun
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import DONE, Host, launch
 from oracle.executor.run import refusals
 from oracle.executor.supported import unsupported
 from oracle.models.layers import Norm
@@ -40,7 +40,7 @@ from oracle.spec.catalogue import document
 from oracle.spec.document import Node
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 DEVICES, BEST = 16, 5
 RANKS, FEW = 8, 4  # of this machine, and for volumes, which take more memory

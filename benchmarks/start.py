@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import Table, figure, text
-from oracle.executor.launch import Outcome, launch
-from oracle.executor.records import of_all_ranks
+from oracle.executor.ranks.launch import Outcome, launch
+from oracle.executor.ranks.records import of_all_ranks
 
 RANKS, MODEL = 64, "gpt2-xl,layers=31"  # of a billion weights
 FEWER, SMALLER = 8, "gpt2"
@@ -73,10 +73,10 @@ def make(rank: Any, arguments: Mapping[str, Any]) -> None:
     """The weights of a model, and before them as many bytes as they and their gradients take."""
     import mmap
 
-    from oracle.executor.graph import graph
-    from oracle.executor.local_model import LocalModel
-    from oracle.executor.mesh import DeviceMesh
-    from oracle.executor.wire import Wire
+    from oracle.executor.local.graph import graph
+    from oracle.executor.local.local_model import LocalModel
+    from oracle.executor.messages.mesh import DeviceMesh
+    from oracle.executor.messages.wire import Wire
     from oracle.plan.plan import parse
 
     layers, plan = graph(arguments["model"]), parse("serial", 1)

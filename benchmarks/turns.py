@@ -12,16 +12,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.executor import measured, profile, records
-from oracle.executor.launch import Host, Say, launch
+from oracle.executor import measured
+from oracle.executor.measure import profile
 from oracle.executor.measured import Measurement
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import digest
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import Host, Say, launch
 from oracle.kernels.profile import Profile
 from oracle.kernels.profile import profile as read_profile
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,10 +72,10 @@ def _key(number: int) -> str:
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """Take the steps in turns; called on each rank."""
-    from oracle.executor.clock import ahead
     from oracle.executor.engines import engines
-    from oracle.executor.row_steps import RowSteps
-    from oracle.executor.timed_steps import opened, timed
+    from oracle.executor.measure.clock import ahead
+    from oracle.executor.measure.row_steps import RowSteps
+    from oracle.executor.measure.timed_steps import opened, timed
 
     job, asked = PlanRun(**arguments["job"]), arguments["asked"]
     name = f"{digest(asked[0])} {job.plan}"

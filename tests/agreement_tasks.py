@@ -6,13 +6,13 @@ from oracle.executor.agreement.grid import over_grid
 from oracle.executor.agreement.largest import WAYS
 from oracle.executor.agreement.links import Links
 from oracle.executor.agreement.served import served
-from oracle.executor.batch import inputs
-from oracle.executor.graph import graph
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.optimizer import Optimizer
-from oracle.executor.steps import Trainer
-from oracle.executor.wire import Wire
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.graph import graph
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.messages.wire import Wire
+from oracle.executor.steps.optimizer import Optimizer
+from oracle.executor.steps.trainer import Trainer
 from oracle.plan.plan import parse
 
 

@@ -7,20 +7,20 @@ import torch
 import torch.distributed as dist
 from checkpoint_damage import damage
 
-from oracle.executor.batch import inputs
 from oracle.executor.checkpointing.keeping import Keeping
 from oracle.executor.checkpointing.loader import restore
 from oracle.executor.checkpointing.pieces import NativeState
 from oracle.executor.checkpointing.saver import Saver
 from oracle.executor.engines import engines
-from oracle.executor.graph import graph
 from oracle.executor.loading.throttle import Throttle
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.optimizer import Optimizer
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.graph import graph
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.messages.wire import Wire
 from oracle.executor.plan_run import PlanRun
-from oracle.executor.steps import Trainer
-from oracle.executor.wire import Wire
+from oracle.executor.steps.optimizer import Optimizer
+from oracle.executor.steps.trainer import Trainer
 from oracle.plan.plan import parse
 
 BEFORE, AFTER = 2, 2  # steps

@@ -4,19 +4,19 @@ import case_tasks
 import torch
 from plain_programs import trained
 
-from oracle.executor.batch import inputs
 from oracle.executor.engines import engines
-from oracle.executor.graph import graph
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.optimizer import Optimizer
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.graph import graph
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.messages.wire import Wire
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.proof import equality
 from oracle.executor.pytorch.modules import Convolution
 from oracle.executor.pytorch.network import Network, loss_of, without_loss
 from oracle.executor.pytorch.setting import DTYPES
-from oracle.executor.steps import Trainer
-from oracle.executor.wire import Wire
+from oracle.executor.steps.optimizer import Optimizer
+from oracle.executor.steps.trainer import Trainer
 from oracle.plan.plan import parse
 
 

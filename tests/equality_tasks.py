@@ -4,15 +4,15 @@ import case_tasks
 import torch
 import torch.distributed as dist
 
-from oracle.executor.batch import inputs
-from oracle.executor.cuts import Cuts
-from oracle.executor.graph import graph
-from oracle.executor.local_model import GhostNorm, LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.optimizer import Optimizer
-from oracle.executor.parts import deal
-from oracle.executor.steps import Trainer
-from oracle.executor.wire import Wire
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.cuts import Cuts
+from oracle.executor.local.graph import graph
+from oracle.executor.local.local_model import GhostNorm, LocalModel
+from oracle.executor.local.parts import deal
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.messages.wire import Wire
+from oracle.executor.steps.optimizer import Optimizer
+from oracle.executor.steps.trainer import Trainer
 from oracle.plan.plan import parse
 
 torch.use_deterministic_algorithms(True)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracle.executor.batch import inputs
-from oracle.executor.graph import graph
 from oracle.executor.loading.reader import Data, SampleReader, Share
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.wire import Wire
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.graph import graph
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.messages.wire import Wire
 from oracle.plan.plan import parse
 
 STEPS = 5

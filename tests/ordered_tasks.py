@@ -3,14 +3,15 @@
 import torch
 import torch.distributed as dist
 
-from oracle.executor import calls, mesh, ordered, wire
-from oracle.executor.batch import inputs
-from oracle.executor.calls import CALLS, GroupShape, ProcessGroups, together
-from oracle.executor.graph import graph
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh, opened
-from oracle.executor.optimizer import Optimizer
-from oracle.executor.steps import Trainer
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.graph import graph
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.messages import calls, mesh, wire
+from oracle.executor.messages.calls import CALLS, GroupShape, ProcessGroups, together
+from oracle.executor.messages.mesh import DeviceMesh, opened
+from oracle.executor.ranks import ordered
+from oracle.executor.steps.optimizer import Optimizer
+from oracle.executor.steps.trainer import Trainer
 from oracle.plan.plan import parse
 
 

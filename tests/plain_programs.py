@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 import torch.nn.functional as F
 
-from oracle.executor.weights import initial
+from oracle.executor.local.weights import initial
 
 
 def at(row):

@@ -14,17 +14,18 @@ from equality_cases import GPT, RESNET, VGG
 from benchmarks.recovery_loop import system
 from oracle.ask.recovered import recovered
 from oracle.commands.cli import main
-from oracle.executor import measured, records
+from oracle.executor import measured
 from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.folder import Damaged, SavedState, Section, StateFile
 from oracle.executor.checkpointing.keeping import Keeping, Planted
 from oracle.executor.checkpointing.restart import started_again
 from oracle.executor.checkpointing.summary import Recovery
-from oracle.executor.faults import RankFault
-from oracle.executor.launch import DONE, FAILED, Host, Outcome, launch
 from oracle.executor.loading.throttle import Throttle
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import same
+from oracle.executor.ranks import records
+from oracle.executor.ranks.faults import RankFault
+from oracle.executor.ranks.launch import DONE, FAILED, Host, Outcome, launch
 from oracle.executor.run import run
 from oracle.models.model import model
 from oracle.predict.defaults import options_for
@@ -334,13 +335,13 @@ def json_like(one):
 
 def alone(torch, job):
     """Weights after the same steps on one device, which never stopped."""
-    from oracle.executor.batch import inputs
-    from oracle.executor.graph import graph
-    from oracle.executor.local_model import LocalModel
-    from oracle.executor.mesh import DeviceMesh
-    from oracle.executor.optimizer import Optimizer
-    from oracle.executor.steps import Trainer
-    from oracle.executor.wire import Wire
+    from oracle.executor.local.batch import inputs
+    from oracle.executor.local.graph import graph
+    from oracle.executor.local.local_model import LocalModel
+    from oracle.executor.messages.mesh import DeviceMesh
+    from oracle.executor.messages.wire import Wire
+    from oracle.executor.steps.optimizer import Optimizer
+    from oracle.executor.steps.trainer import Trainer
     from oracle.plan.plan import parse
 
     plan = parse("serial", job.batch)

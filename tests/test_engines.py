@@ -26,13 +26,13 @@ from equality_cases import (
 
 import oracle
 from oracle.commands.cli import main
-from oracle.executor import records
 from oracle.executor.engines import engines
-from oracle.executor.graph import graph
-from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.loading import samples
 from oracle.executor.loading.samples import Made
+from oracle.executor.local.graph import graph
 from oracle.executor.plan_run import PlanRun
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import DONE, Host, launch
 from oracle.executor.run import enough, refusals
 from oracle.plan.launchable import software
 from oracle.plan.plan import parse
@@ -238,7 +238,7 @@ COUNTED += ["dtensor gpt data:2,zero=3 context:2"]
 @pytest.mark.parametrize("name", each(COUNTED))
 def test_an_engine_sends_the_bytes_that_are_priced(proved, name):
     case, ranks = CASES[name], ranks_of(proved, name)
-    from oracle.executor.expected import expected_messages  # which loads torch
+    from oracle.executor.messages.expected import expected_messages  # which loads torch
 
     layers, plan = graph(case["model"]), parse(case["plan"], case["batch"])
     sent = {}

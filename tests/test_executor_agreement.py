@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from oracle.executor import records
-from oracle.executor.graph import graph
-from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.local.graph import graph
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import DONE, Host, launch
 from oracle.network.collectives import named
 from oracle.network.collectives.sparse import switched
 from oracle.plan.plan import parse
@@ -133,7 +133,7 @@ def test_feedback_gives_back_what_was_left_out(proved: Any) -> None:
 
 @pytest.mark.parametrize("plan", [*LOSSY, *EXACT, "data:4"])
 def test_bytes_are_those_of_talk(proved: Any, plan: str) -> None:
-    from oracle.executor.expected import expected_messages  # which loads torch
+    from oracle.executor.messages.expected import expected_messages  # which loads torch
 
     ranks = proved[f"{plan} "]
     sent: dict[str, float] = {}

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from oracle.executor import collectives
-from oracle.executor.calls import GroupShape
-from oracle.executor.collectives import OPERATIONS, measure_collectives, shapes_of
-from oracle.executor.launch import DONE
-from oracle.executor.records import Records, lines
+from oracle.executor.measure import collectives
+from oracle.executor.measure.collectives import OPERATIONS, measure_collectives, shapes_of
+from oracle.executor.messages.calls import GroupShape
+from oracle.executor.ranks.launch import DONE
+from oracle.executor.ranks.records import Records, lines
 from oracle.readers.logs import read
 from oracle.spec.document import SpecError
 

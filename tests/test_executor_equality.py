@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from equality_cases import FEW, cases, shown, telling, words_of
 
-from oracle.executor import records
-from oracle.executor.graph import graph
-from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.local.graph import graph
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import DONE, Host, launch
 from oracle.plan.plan import parse
 
 pytestmark = pytest.mark.flaky(reruns=1)  # ranks wait for each other, and for the machine
@@ -118,7 +118,7 @@ PRICED += [n for n in CASES if n.endswith("even")]
 @each(PRICED)
 def test_bytes_sent_are_those_of_talk(proved, name):
     case, ranks = CASES[name], ranks_of(proved, name)
-    from oracle.executor.expected import expected_messages  # which loads torch
+    from oracle.executor.messages.expected import expected_messages  # which loads torch
 
     plan, layers = parse(case["plan"], case["batch"]), graph(case["model"])
     width = {"float64": 8.0, "float32": 4.0}.get(case.get("dtype", "float64"), 2.0)

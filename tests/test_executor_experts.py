@@ -7,14 +7,14 @@ pytest.importorskip("torch")
 
 import torch
 
-from oracle.executor.batch import inputs
-from oracle.executor.experts import choice
-from oracle.executor.graph import graph
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.optimizer import Optimizer
-from oracle.executor.steps import Trainer
-from oracle.executor.wire import Wire
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.graph import graph
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.messages.wire import Wire
+from oracle.executor.passes.experts import choice
+from oracle.executor.steps.optimizer import Optimizer
+from oracle.executor.steps.trainer import Trainer
 from oracle.models.layers import Moe
 from oracle.plan.plan import parse
 

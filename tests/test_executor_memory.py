@@ -7,8 +7,8 @@ import oracle
 from benchmarks.memories.counted import CNN, RESIDUAL, chosen
 from benchmarks.memories.counted import LLAMA as COUNTED_LLAMA
 from oracle.ask.alive import Alive, alive
-from oracle.executor.launch import DONE
 from oracle.executor.plan_run import PlanRun
+from oracle.executor.ranks.launch import DONE
 from oracle.executor.run import refuse, run
 from oracle.executor.supported import NotSupported
 
@@ -18,7 +18,7 @@ FORWARD = "forward"
 def test_bytes_are_counted_until_nobody_holds_them():
     """Of 1000, 500 and 250 numbers the first is gone when the third is made: 1500 at most."""
     torch = pytest.importorskip("torch")
-    from oracle.executor.memory_count import MemoryCount
+    from oracle.executor.measure.memory_count import MemoryCount
 
     kept = torch.zeros(10)
     with MemoryCount({"weights": [kept]}) as count:
@@ -41,7 +41,7 @@ def test_bytes_are_counted_until_nobody_holds_them():
 @pytest.mark.slow
 def test_what_a_thread_lets_go_of_in_a_moment_is_not_counted():
     torch = pytest.importorskip("torch")
-    from oracle.executor.memory_count import MemoryCount
+    from oracle.executor.measure.memory_count import MemoryCount
 
     sent = []
     for settle, most in ((None, 1500), (sent.clear, 1000)):
@@ -57,7 +57,7 @@ def test_what_a_thread_lets_go_of_in_a_moment_is_not_counted():
 def test_storage_that_is_freed_counts_as_it_is():
     """A buffer of 100 numbers that was freed, and is there again when 10 more are made."""
     torch = pytest.importorskip("torch")
-    from oracle.executor.memory_count import MemoryCount
+    from oracle.executor.measure.memory_count import MemoryCount
 
     buffer = torch.zeros(100)
     buffer.untyped_storage().resize_(0)
@@ -72,9 +72,9 @@ def test_storage_that_is_freed_counts_as_it_is():
 
 def test_copies_over_the_host_link_are_counted(tmp_path):
     torch = pytest.importorskip("torch")
-    from oracle.executor.host_link import HostLink
-    from oracle.executor.mesh import DeviceMesh
-    from oracle.executor.wire import Wire
+    from oracle.executor.messages.mesh import DeviceMesh
+    from oracle.executor.messages.wire import Wire
+    from oracle.executor.steps.host_link import HostLink
     from oracle.plan.plan import parse
 
     wire = Wire(DeviceMesh(parse("serial", 1), 0, 1))
@@ -94,9 +94,9 @@ def test_copies_over_the_host_link_are_counted(tmp_path):
 def test_copies_one_way_wait_for_each_other_and_ways_do_not():
     """At 1 kB/s each way: two copies of 500 bytes out end one second after the first began."""
     pytest.importorskip("torch")
-    from oracle.executor.host_link import HostLink
-    from oracle.executor.mesh import DeviceMesh
-    from oracle.executor.wire import Wire
+    from oracle.executor.messages.mesh import DeviceMesh
+    from oracle.executor.messages.wire import Wire
+    from oracle.executor.steps.host_link import HostLink
     from oracle.plan.plan import parse
 
     link = HostLink(Wire(DeviceMesh(parse("serial", 1), 0, 1)), {"out": 1e3, "in": 1e3})

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.commands.cli import main
-from oracle.executor.graph import graph
-from oracle.executor.parts import Window, deal
+from oracle.executor.local.graph import graph
+from oracle.executor.local.parts import Window, deal
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.run import run
 from oracle.executor.supported import NotSupported, unsupported

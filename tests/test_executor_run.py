@@ -12,10 +12,10 @@ import oracle
 from oracle.commands.cli import main
 from oracle.commands.run import stages, units
 from oracle.executor import measured
-from oracle.executor.launch import DONE
+from oracle.executor.measure.profile import measure_compute
 from oracle.executor.measured import MeasuredExchange, Measurement, waited
 from oracle.executor.plan_run import PlanRun
-from oracle.executor.profile import measure_compute
+from oracle.executor.ranks.launch import DONE
 from oracle.executor.run import run
 from oracle.executor.supported import NotSupported
 from oracle.kernels.profile import profile as read_profile
@@ -200,7 +200,7 @@ def test_gradients_of_the_norms_of_cut_tensors_go_in_one_message(tmp_path):
 @pytest.mark.slow
 def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):
     pytest.importorskip("torch")
-    from oracle.executor.cuts import shard_of
+    from oracle.executor.local.cuts import shard_of
     from oracle.models.model import model
     from oracle.plan.plan import parse
 

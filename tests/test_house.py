@@ -157,13 +157,14 @@ WRITE = {
     "commands/cli.py": "closed streams", "writers/export.py": "launch files, all or none",
     "ask/sweep/ledger.py": "rows as they come", "ask/sweep/crew.py": "a worker's pipes",
     "executor/checkpointing/folder.py": "the state of a training",
-    "executor/records.py": "samples as they come", "executor/launch.py": "logs of ranks",
-    "executor/nursery.py": "logs of ranks",
-    "executor/disk.py": "a file made to be read back",
+    "executor/ranks/records.py": "samples as they come",
+    "executor/ranks/launch.py": "logs of ranks",
+    "executor/ranks/forked_ranks.py": "logs of ranks",
+    "executor/measure/disk.py": "a file made to be read back",
     "executor/loading/files.py": "samples, which are what is measured",
     "executor/loading/throttle.py": "a mapped file",
     "kernels/whole_numbers.py": "what a solver prints, to nowhere",
-    "executor/rank.py": "progress", "executor/heartbeat.py": "a mapped file",
+    "executor/ranks/rank.py": "progress", "executor/ranks/heartbeat.py": "a mapped file",
 }  # fmt: skip
 READS = {
     "json.load", "json.loads", "tomllib.load", "tomllib.loads", "yaml.safe_load_all", "onnx.load",

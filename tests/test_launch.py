@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from oracle.executor import faults, records
-from oracle.executor.faults import RankFault
-from oracle.executor.heartbeat import Heartbeat, Status, last_status
-from oracle.executor.launch import DONE, FAILED, TERMINATED, Host, _Supervisor, launch
-from oracle.executor.world import World, WorldError, recognise
+from oracle.executor.ranks import faults, records
+from oracle.executor.ranks.faults import RankFault
+from oracle.executor.ranks.heartbeat import Heartbeat, Status, last_status
+from oracle.executor.ranks.launch import DONE, FAILED, TERMINATED, Host, _Supervisor, launch
+from oracle.executor.ranks.world import World, WorldError, recognise
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE), str(HERE.parent)])
@@ -278,7 +278,7 @@ SUPERVISOR = f"""
 import sys
 from pathlib import Path
 sys.path[:0] = {PATH.split(os.pathsep)!r}
-from oracle.executor.launch import launch
+from oracle.executor.ranks.launch import launch
 ranks = int(sys.argv[2]) or None
 fails = {{"rank": 1, "step": 4, "how": sys.argv[3]}} if sys.argv[3] else {{}}
 arguments = {{"steps": int(sys.argv[4]), "pause": 0.05, "fails": fails}}

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from oracle.executor import measured
-from oracle.executor.launch import FAILED
-from oracle.executor.records import lines
+from oracle.executor.ranks.launch import FAILED
+from oracle.executor.ranks.records import lines
 from oracle.readers.logs import read
 
 pytestmark = pytest.mark.flaky(reruns=1)  # ranks wait for each other, and for the machine
@@ -173,7 +173,7 @@ def test_rank_killed_under_slurm_ends_the_step_with_its_name(slurm, tmp_path):
 
 def worker(parts, rank):
     """The process of a rank that has begun to measure."""
-    from oracle.executor.heartbeat import last_status
+    from oracle.executor.ranks.heartbeat import last_status
 
     limit = time.monotonic() + 60
     while time.monotonic() < limit:

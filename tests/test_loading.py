@@ -18,13 +18,14 @@ import pytest
 from oracle.calibration import storage
 from oracle.commands.cli import main
 from oracle.commands.reading import synthetic
-from oracle.executor import measured, records
+from oracle.executor import measured
 from oracle.executor.loading import files, measure, samples, throttle
 from oracle.executor.loading.loader import Loader
 from oracle.executor.loading.samples import Made
 from oracle.executor.loading.sources import Cached, Place, Staged, Striped
 from oracle.executor.loading.store import WORD, Store
 from oracle.executor.loading.throttle import Played, Throttle
+from oracle.executor.ranks import records
 from oracle.readers import logs, runs
 from oracle.spec.document import SpecError
 from oracle.spec.storage import Disk, SharedFiles
@@ -440,8 +441,8 @@ CASES = [
 @pytest.mark.flaky(reruns=1)
 def test_every_rank_of_a_plan_gets_what_it_works_on(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from oracle.executor.launch import Host, launch
-    from oracle.executor.records import of_all_ranks
+    from oracle.executor.ranks.launch import Host, launch
+    from oracle.executor.ranks.records import of_all_ranks
 
     folder = tmp_path / "data"
     samples.make(folder, Made(16), (2, 8, 6))

@@ -19,11 +19,11 @@ import oracle
 from oracle.calibration import kernels
 from oracle.calibration import machine as made
 from oracle.commands import machine as command
-from oracle.executor import disk, kernel_shapes
-from oracle.executor.hardware import hardware, host_class, quota
-from oracle.executor.kernel_calls import norm_input, seconds, undisturbed
-from oracle.executor.kernel_shapes import COUNTS, PASSES, Limits, sweep
-from oracle.executor.records import Records
+from oracle.executor.measure import disk, kernel_shapes
+from oracle.executor.measure.hardware import hardware, host_class, quota
+from oracle.executor.measure.kernel_calls import norm_input, seconds, undisturbed
+from oracle.executor.measure.kernel_shapes import COUNTS, PASSES, Limits, sweep
+from oracle.executor.ranks.records import Records
 from oracle.kernels.curve import curve as curve_of
 from oracle.kernels.stream import reduction
 from oracle.models.layers.base import Shape
@@ -294,7 +294,7 @@ def test_links_of_a_node_are_those_of_its_matrix(
 
 
 def command_records(parts: Path) -> list[dict[str, Any]]:
-    from oracle.executor.machine import measured_records
+    from oracle.executor.measure.machine import measured_records
 
     return measured_records(parts)
 

@@ -9,9 +9,9 @@ import pytest
 from equality_cases import GPT, LLAMA8, RESNET, VGG
 
 import oracle
-from oracle.executor.clock import Timer
 from oracle.executor.engines import engines
-from oracle.executor.graph import graph
+from oracle.executor.local.graph import graph
+from oracle.executor.measure.clock import Timer
 from oracle.executor.plan_run import DTYPES, PlanRun
 from oracle.executor.run import refusals
 from oracle.plan.launchable import software
@@ -36,7 +36,7 @@ def ranks(torch: Any) -> Any:
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    from oracle.executor import mesh
+    from oracle.executor.messages import mesh
 
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     yield torch
@@ -47,11 +47,11 @@ def ranks(torch: Any) -> Any:
 def trainer(model: Any, text: str, precision: str, optimizer: str, device: str, rate: float) -> Any:
     import torch
 
-    from oracle.executor.local_model import LocalModel
-    from oracle.executor.mesh import DeviceMesh
-    from oracle.executor.optimizer import Optimizer
-    from oracle.executor.steps import Trainer
-    from oracle.executor.wire import Wire
+    from oracle.executor.local.local_model import LocalModel
+    from oracle.executor.messages.mesh import DeviceMesh
+    from oracle.executor.messages.wire import Wire
+    from oracle.executor.steps.optimizer import Optimizer
+    from oracle.executor.steps.trainer import Trainer
 
     plan, dtype = parse(text, 8), getattr(torch, DTYPES[precision])
     wire = Wire(DeviceMesh(plan, 0, RANKS), timer=Timer())
@@ -69,7 +69,7 @@ def test_it_trains_as_a_plain_program_of_mixed_precision(
     """Masters of 32 bits move as far, the same way; weights are what 16 bits can say of them."""
     from plain_programs import PROGRAMS, weights
 
-    from oracle.executor.batch import inputs
+    from oracle.executor.local.batch import inputs
 
     program, rate = PROGRAMS[name], RATES[optimizer]
     dtype = getattr(torch, DTYPES[precision])
@@ -110,7 +110,7 @@ def test_it_trains_as_a_plain_program_of_mixed_precision(
 def test_bytes_of_each_weight_are_those_that_are_priced(
     ranks: Any, precision: str, optimizer: str, zero: int
 ) -> None:
-    from oracle.executor.batch import inputs
+    from oracle.executor.local.batch import inputs
 
     plan = f"data:{RANKS},zero={zero}"
     train = trainer(GPT, plan, precision, optimizer, "meta", 0.01)
@@ -135,7 +135,7 @@ def test_bytes_of_each_weight_are_those_that_are_priced(
 @pytest.mark.parametrize("name", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_one_kernel_updates_as_the_written_out_one(torch: Any, name: str, dtype: str) -> None:
-    from oracle.executor.optimizer import Optimizer
+    from oracle.executor.steps.optimizer import Optimizer
 
     one = Optimizer(name, 0.1)
     random = torch.Generator().manual_seed(1)
@@ -151,8 +151,8 @@ def test_the_one_kernel_updates_as_the_written_out_one(torch: Any, name: str, dt
 
 @pytest.mark.parametrize("name", RUN)
 def test_an_update_is_left_out_where_a_gradient_is_no_number(torch: Any, name: str) -> None:
-    from oracle.executor.loss_scale import DOUBLED_AFTER, FIRST, LossScale
-    from oracle.executor.optimizer import Optimizer
+    from oracle.executor.steps.loss_scale import DOUBLED_AFTER, FIRST, LossScale
+    from oracle.executor.steps.optimizer import Optimizer
 
     one, scale = Optimizer(name, 0.1), LossScale(torch.device("cpu"))
     w = torch.ones(8)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from equality_cases import GPT, VGG
 
-from oracle.executor import records
-from oracle.executor.border_order import Crossing, arrivals, neighbours
-from oracle.executor.launch import DONE, Host, launch
-from oracle.executor.peers import Peer, device_index, refuse_unlike
-from oracle.executor.schedule import Pass, passes
-from oracle.executor.world import WorldError
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import DONE, Host, launch
+from oracle.executor.ranks.peers import Peer, device_index, refuse_unlike
+from oracle.executor.ranks.world import WorldError
+from oracle.executor.steps.border_order import Crossing, arrivals, neighbours
+from oracle.executor.steps.schedule import Pass, passes
 
 pytestmark = pytest.mark.flaky(reruns=1)  # ranks wait for each other, and for the machine
 HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ import pytest
 from command_line import told
 
 from oracle.ask.proved import checks
-from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.proof.machine import BOUND, Proof, proof_of
 from oracle.executor.proof.models import BATCH, MODELS
 from oracle.executor.proof.plans import plans
+from oracle.executor.ranks.launch import DONE, Host, launch
 from oracle.models.model import model
 from oracle.plan.plan import parse
 from oracle.plan.strategies import strategies

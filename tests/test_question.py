@@ -19,7 +19,7 @@ from oracle.executor import measured
 from oracle.executor.measured import Measurement
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import differences, digest, same
-from oracle.executor.records import Records
+from oracle.executor.ranks.records import Records
 from oracle.executor.run import run
 from oracle.models.model import Model
 from oracle.spec.document import SpecError
@@ -56,7 +56,7 @@ def test_a_run_is_not_taken_up_with_another_question(
     with pytest.raises(SpecError, match=says):
         run(now, out, ranks=ranks)
     assert not out.exists()
-    from oracle.executor.profile import measure_compute
+    from oracle.executor.measure.profile import measure_compute
 
     with pytest.raises(SpecError, match=says):
         measure_compute(now, out, ranks=ranks)
@@ -206,7 +206,7 @@ def test_a_sweep_of_an_older_version_is_called_so(tmp_path: Path) -> None:
 
 def test_more_devices_than_ranks_are_refused_before_any_starts(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from oracle.executor.profile import measure_compute
+    from oracle.executor.measure.profile import measure_compute
 
     for start in (run, measure_compute):
         with pytest.raises(SpecError, match="`data:2` is for 2 devices, and there are 1 ranks"):
@@ -218,7 +218,7 @@ def test_rows_of_two_machines_make_no_profile(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from types import SimpleNamespace
 
-    from oracle.executor.profile import task
+    from oracle.executor.measure.profile import task
 
     rank: Any = SimpleNamespace(
         attempt=tmp_path / "attempt", backend="gloo", size=1, hosts=["a"], ranks_per_host=1,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.executor.lockstep import Stretch, in_step
-from oracle.executor.profile import _scaled, measure_compute
+from oracle.executor.measure.lockstep import Stretch, in_step
+from oracle.executor.measure.profile import _scaled, measure_compute
 
 seconds = st.floats(0, 10, allow_nan=False)
 works = st.integers(1, 4).flatmap(
@@ -84,8 +84,8 @@ def test_a_step_s_passes_are_dealt_out_to_rows_without_a_rest(tmp_path, plan, fo
     pytest.importorskip("torch")
     from equality_cases import VGG
 
-    from oracle.executor import records
     from oracle.executor.plan_run import PlanRun
+    from oracle.executor.ranks import records
 
     out = tmp_path / "rows.jsonl"
     job = PlanRun(VGG, plan, 4, steps=2, warm_up=1)
@@ -114,8 +114,8 @@ def test_a_step_s_passes_are_dealt_out_to_rows_without_a_rest(tmp_path, plan, fo
 
 def test_what_a_mock_wire_brings_is_noise_and_takes_no_time_of_a_row():
     torch = pytest.importorskip("torch")
-    from oracle.executor.mesh import Group
-    from oracle.executor.mock import MockWire
+    from oracle.executor.messages.mesh import Group
+    from oracle.executor.messages.mock import MockWire
 
     mesh = SimpleNamespace(rank=0, group=lambda axes: Group((0, 1), 0, None))
     wire, met = MockWire(mesh, rate=1e6), []

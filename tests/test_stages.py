@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oracle
-from oracle.executor.graph import graph
+from oracle.executor.local.graph import graph
 from oracle.models.model import Model
 from oracle.plan import cuts as plan_cuts
 from oracle.plan.crossings import crossings, received_by

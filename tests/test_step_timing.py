@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from equality_cases import GPT, VGG, cases, telling, words_of
 
-from oracle.executor.clock import StreamTimer, Timer
-from oracle.executor.graph import graph
+from oracle.executor.local.graph import graph
+from oracle.executor.measure.clock import StreamTimer, Timer
 from oracle.executor.plan_run import PlanRun
 from oracle.plan.plan import parse
 
@@ -79,7 +79,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    from oracle.executor import mesh
+    from oracle.executor.messages import mesh
 
     done = SimpleNamespace(wait=lambda: True)
     monkeypatch.setattr(dist, "batch_isend_irecv", lambda calls: [done for _ in calls])
@@ -91,11 +91,11 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def trainer(case: dict[str, Any], timer: Timer, rank: int = 0) -> tuple[Any, Any]:
-    from oracle.executor.local_model import LocalModel
-    from oracle.executor.mesh import DeviceMesh
-    from oracle.executor.optimizer import Optimizer
-    from oracle.executor.steps import Trainer
-    from oracle.executor.wire import Wire
+    from oracle.executor.local.local_model import LocalModel
+    from oracle.executor.messages.mesh import DeviceMesh
+    from oracle.executor.messages.wire import Wire
+    from oracle.executor.steps.optimizer import Optimizer
+    from oracle.executor.steps.trainer import Trainer
 
     plan = parse(case["plan"], case["batch"])
     wire = Wire(DeviceMesh(plan, rank, RANKS), timer=timer)
@@ -112,7 +112,7 @@ def dtype_of(case: dict[str, Any]) -> Any:
 
 
 def stepped(case: dict[str, Any], timer: Timer, rank: int = 0) -> Any:
-    from oracle.executor.batch import inputs
+    from oracle.executor.local.batch import inputs
 
     train, wire = trainer(case, timer, rank)
     given = inputs(graph(case["model"]), case["batch"], 0, dtype_of(case))
@@ -134,7 +134,7 @@ def test_no_step_waits_for_a_number_of_the_device(ranks: Any, name: str) -> None
 
 @pytest.mark.parametrize("planted", ["item", "bool", "tolist", "cpu", "nonzero"])
 def test_a_step_that_waits_is_noticed(ranks: Any, planted: str, monkeypatch: Any) -> None:
-    from oracle.executor import operators
+    from oracle.executor.passes import operators
 
     before = operators.activation
 
@@ -153,8 +153,8 @@ def test_seconds_are_those_between_events(ranks: Any, monkeypatch: Any) -> None:
     """A stream that takes a second for each product and for each message, and nothing besides."""
     import torch.distributed as dist
 
-    from oracle.executor import operators
-    from oracle.executor.batch import inputs
+    from oracle.executor.local.batch import inputs
+    from oracle.executor.passes import operators
 
     gpu = Gpu()
     kinds = {"all_reduce": dist.all_reduce, "linear": operators.matrix}
@@ -229,7 +229,7 @@ def test_a_step_of_a_run_waits_before_and_after_only(ranks: Any, monkeypatch: An
     import torch
     import torch.distributed as dist
 
-    from oracle.executor import timed_steps
+    from oracle.executor.measure import timed_steps
 
     gpu = Gpu()
     monkeypatch.setattr(timed_steps, "timer_of", lambda _: StreamTimer(gpu))

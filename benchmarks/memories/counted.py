@@ -1,9 +1,9 @@
 """Bytes of tensors alive on the fullest device, counted by the executor, and those predicted.
 
 Networks are small and plans run on processors, a rank a device, in fp32: a step of each plan is
-counted to the last tensor (`oracle/executor/memory_count.py`). Predicted is what the software
-`executor` keeps, without what no tensor holds: libraries' reserve, holes between blocks. Nothing is
-fitted.
+counted to the last tensor (`oracle/executor/measure/memory_count.py`). Predicted is what the
+software `executor` keeps, without what no tensor holds: libraries' reserve, holes between blocks.
+Nothing is fitted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks.table import Table, figure
 from oracle.ask.alive import ANY, SOFTWARE, alive
-from oracle.executor.launch import DONE
 from oracle.executor.plan_run import PlanRun
+from oracle.executor.ranks.launch import DONE
 from oracle.executor.run import run
 from oracle.models.model import model
 from oracle.plan.plan import parse

@@ -16,9 +16,9 @@ import numpy as np
 
 import oracle
 from benchmarks.table import Table, figure
-from oracle.executor.launch import DONE
 from oracle.executor.measured import Measurement
 from oracle.executor.plan_run import PlanRun
+from oracle.executor.ranks.launch import DONE
 from oracle.executor.run import run
 
 SIDE, LAYERS, BATCH = 512, 8, 256

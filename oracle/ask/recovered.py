@@ -16,7 +16,7 @@ from typing import Any
 
 from oracle.executor.checkpointing.restart import state_bytes
 from oracle.executor.checkpointing.summary import Recovery
-from oracle.executor.disk import SHARED
+from oracle.executor.measure.disk import SHARED
 from oracle.executor.measured import Measurement
 from oracle.models.model import Model
 from oracle.predict.reading import machine_of

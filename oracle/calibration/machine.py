@@ -18,7 +18,7 @@ import numpy as np
 
 from oracle.calibration import kernels
 from oracle.calibration.kernels import KernelFit
-from oracle.executor.hardware import host_class
+from oracle.executor.measure.hardware import host_class
 from oracle.readers.kernels import SHAPES, Kernel
 from oracle.readers.logs import InputError, Sample, nvidia_smi_topo
 from oracle.spec.device import Device

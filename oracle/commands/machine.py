@@ -32,9 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def started(asked: argparse.Namespace) -> dict[str, Any]:
     """How ranks are started where nobody says: one for every GPU, or one that has all cores."""
-    from oracle.executor.hardware import gpus, usable_cores
-    from oracle.executor.launch import Host
-    from oracle.executor.world import recognise
+    from oracle.executor.measure.hardware import gpus, usable_cores
+    from oracle.executor.ranks.launch import Host
+    from oracle.executor.ranks.world import recognise
 
     how, there = launched(asked), gpus(Path("/"))
     if asked.backend is None:
@@ -51,7 +51,7 @@ def started(asked: argparse.Namespace) -> dict[str, Any]:
 def kernels(asked: argparse.Namespace) -> Answer:
     """Kernels of one device into a table that `calibrate compute` reads."""
     from oracle.calibration.machine import machine
-    from oracle.executor.machine import Asked, measure_machine, measured_records
+    from oracle.executor.measure.machine import Asked, measure_machine, measured_records
     from oracle.readers.kernels import text
     from oracle.writers.export import put
 
@@ -87,9 +87,9 @@ def as_rows(measured: Any) -> list[dict[str, Any]]:
 
 def machine(asked: argparse.Namespace) -> Answer:
     """A device, a system and what they were made of."""
-    from oracle.executor.launch import Outcome
-    from oracle.executor.machine import Asked, measure_machine
-    from oracle.executor.world import World, recognise
+    from oracle.executor.measure.machine import Asked, measure_machine
+    from oracle.executor.ranks.launch import Outcome
+    from oracle.executor.ranks.world import World, recognise
 
     out = Path(asked.output)
     free(out)
@@ -124,7 +124,7 @@ def free(out: Path) -> None:
 
 def talked(out: Path, seconds: float, how: Mapping[str, Any]) -> Any:
     """Collectives among the ranks there are, from the smallest message on, while there is time."""
-    from oracle.executor.collectives import OPERATIONS, measure_collectives
+    from oracle.executor.measure.collectives import OPERATIONS, measure_collectives
 
     sizes = [2**k for k in range(8, LARGEST[how["backend"]] + 1, 2)]
     plain = {name: value for name, value in how.items() if name != "threads"}
@@ -151,7 +151,7 @@ def written(parts: Path, out: Path) -> dict[str, Any]:
 
     from oracle.calibration import machine as made
     from oracle.calibration.calibrate import calibrate
-    from oracle.executor.machine import measured_records
+    from oracle.executor.measure.machine import measured_records
     from oracle.readers.kernels import text
     from oracle.readers.logs import read
     from oracle.spec import catalogue

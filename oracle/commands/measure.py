@@ -73,7 +73,7 @@ def run(asked: argparse.Namespace) -> Answer:
         return compute(asked)
     if asked.what == "storage":
         return storage(asked)
-    from oracle.executor.collectives import OPERATIONS, SIZES, measure_collectives
+    from oracle.executor.measure.collectives import OPERATIONS, SIZES, measure_collectives
 
     sizes = [int(size) for size in asked.sizes] if asked.sizes else SIZES
     outcome = measure_collectives(
@@ -119,8 +119,8 @@ def compute(asked: argparse.Namespace) -> Answer:
         what = "`measure compute` needs --model, --plan and --batch"
         raise refusal("measure", what, hint, "E103")
     need_runnable(asked.model, asked.plan, asked.batch)
+    from oracle.executor.measure.profile import measure_compute
     from oracle.executor.plan_run import PlanRun
-    from oracle.executor.profile import measure_compute
 
     jobs = [
         PlanRun(

@@ -106,7 +106,7 @@ def _of(asked: argparse.Namespace, text: str, software: str) -> tuple[Any, Any, 
 def drawn(asked: argparse.Namespace, who: engine.Told) -> str:
     """Write the traced step beside the predicted one; what to say of it."""
     from oracle import api
-    from oracle.executor.step_trace import seen_by
+    from oracle.executor.measure.step_trace import seen_by
     from oracle.plan.plan import parse
     from oracle.spec.files import write
     from oracle.writers.exported import Job

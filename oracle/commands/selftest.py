@@ -46,7 +46,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from importlib.util import find_spec
 
     from oracle.ask.selftest import selftest
-    from oracle.executor.world import recognise
+    from oracle.executor.ranks.world import recognise
 
     on_ranks = asked.gpu or asked.local is not None or asked.backend or recognise(os.environ)
     if not on_ranks:
@@ -92,8 +92,8 @@ def _folder(asked: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Path]]:
     """How ranks are started, and where they leave what they found: nothing is kept of it."""
     from tempfile import TemporaryDirectory
 
-    from oracle.executor.hardware import gpus
-    from oracle.executor.world import recognise
+    from oracle.executor.measure.hardware import gpus
+    from oracle.executor.ranks.world import recognise
 
     how, there = launched(asked), gpus(Path("/"))
     how["backend"] = asked.backend or ("nccl" if asked.gpu else "gloo")

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from oracle.executor import records
 from oracle.executor.checkpointing.summary import Recovery, summary
+from oracle.executor.ranks import records
 from oracle.spec.document import refusal
 from oracle.spec.files import LOG, read_json
 

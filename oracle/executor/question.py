@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from oracle.executor import records
+from oracle.executor.ranks import records
 from oracle.models.model import model
 from oracle.spec.document import refusal
 

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
 from oracle.executor.checkpointing.restart import refuse_checkpoints, started_again
-from oracle.executor.clock import ahead
 from oracle.executor.engines import engines
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.measure.clock import ahead
+from oracle.executor.measure.step_trace import traced
+from oracle.executor.measure.timed_steps import ReplayedSteps, Steps, TrainingSteps, opened, timed
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question, digest, same
-from oracle.executor.step_trace import traced
+from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.ranks.world import recognise
 from oracle.executor.supported import NotSupported
-from oracle.executor.timed_steps import ReplayedSteps, Steps, TrainingSteps, opened, timed
-from oracle.executor.world import recognise
 from oracle.models.model import model
 from oracle.plan.plan import parse
 from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 
 def run(
@@ -191,7 +191,7 @@ def samples_made(rank: Rank, jobs: Sequence[Mapping[str, Any]]) -> Iterator[None
 
 def input_shape(source: Any) -> tuple[int, ...]:
     """Channels and extents of a model's sample."""
-    from oracle.executor.graph import graph, sample_shape
+    from oracle.executor.local.graph import graph, sample_shape
     from oracle.models.layers import Embedding
 
     first = graph(source).operations[0]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from oracle.executor.away import Away
-from oracle.executor.schedule import micro_batches
+from oracle.executor.local.away import Away
+from oracle.executor.steps.schedule import micro_batches
 from oracle.models.model import Model
 from oracle.models.shard import serial
 from oracle.plan.plan import Plan

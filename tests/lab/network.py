@@ -30,7 +30,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2])] if not __package__ else []
 
-from oracle.executor.launch import Host  # noqa: E402 (the path above comes first)
+from oracle.executor.ranks.launch import Host  # noqa: E402 (the path above comes first)
 
 _NAME = re.compile(r"lab(\d+)[hs]\d+")
 _CPU = [Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")]  # version 1, version 2

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from oracle.executor.calls import GroupShape
-from oracle.executor.collectives import measure_collectives
-from oracle.executor.launch import FAILED
-from oracle.executor.records import lines
+from oracle.executor.measure.collectives import measure_collectives
+from oracle.executor.messages.calls import GroupShape
+from oracle.executor.ranks.launch import FAILED
+from oracle.executor.ranks.records import lines
 from tests.lab.network import Lab, Wiring, missing
 
 pytest.importorskip("torch")

@@ -10,8 +10,8 @@ from oracle.executor.agreement.links import Links
 from oracle.executor.agreement.low_rank import LowRank
 from oracle.executor.agreement.served import served
 from oracle.executor.agreement.signs import Signs
-from oracle.executor.local_model import LocalModel
-from oracle.executor.weights import Bundle
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.local.weights import Bundle
 from oracle.plan.strategies.agreement import special
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from oracle.executor.agreement.links import Links
-from oracle.executor.calls import gather
-from oracle.executor.parts import deal
+from oracle.executor.local.parts import deal
+from oracle.executor.messages.calls import gather
 
 Entries: TypeAlias = tuple[Tensor, Tensor]  # places (int64), values
 PLACE = 4  # bytes of a place on its way

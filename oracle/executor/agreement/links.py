@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oracle.executor.calls import together
-from oracle.executor.mesh import Group
+from oracle.executor.messages.calls import together
+from oracle.executor.messages.mesh import Group
 
 
 @dataclass

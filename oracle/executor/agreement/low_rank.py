@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from oracle.executor.weights import Bundle
-from oracle.executor.wire import Wire
+from oracle.executor.local.weights import Bundle
+from oracle.executor.messages.wire import Wire
 from oracle.plan.strategies.agreement import WORTH
 
 

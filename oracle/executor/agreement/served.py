@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from oracle.executor.agreement.links import Links
-from oracle.executor.parts import deal
+from oracle.executor.local.parts import deal
 
 
 def served(vector: Tensor, servers: int, links: Links) -> Tensor:

@@ -25,7 +25,7 @@ from typing import Any
 
 from oracle.executor.loading.throttle import Throttle, until
 from oracle.executor.question import digest
-from oracle.executor.records import write_whole
+from oracle.executor.ranks.records import write_whole
 from oracle.spec.document import SpecError, refusal
 from oracle.spec.files import LOG, opened, read_json
 from oracle.storage.file_system import OPERATIONS

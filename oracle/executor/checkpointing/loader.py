@@ -15,7 +15,7 @@ from oracle.executor.loading.throttle import Throttle
 from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 
 def restore(

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from oracle.executor.checkpointing.folder import Section
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.parts import deal
-from oracle.executor.steps import Trainer
-from oracle.executor.weights import Bundle, HeldWeight
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.local.parts import deal
+from oracle.executor.local.weights import Bundle, HeldWeight
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.steps.trainer import Trainer
 
 CUTTING = ("tensor", "filter", "channel")  # axes whose ranks may hold different parts of a tensor
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oracle.executor import records
 from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.keeping import Keeping, refuse_failures, refuse_folder
-from oracle.executor.faults import RankFault
-from oracle.executor.launch import FAILED, Outcome, Say
 from oracle.executor.plan_run import DTYPES, PlanRun
 from oracle.executor.question import Question, differences
+from oracle.executor.ranks import records
+from oracle.executor.ranks.faults import RankFault
+from oracle.executor.ranks.launch import FAILED, Outcome, Say
 from oracle.models.model import model
 from oracle.spec.document import refusal
 from oracle.spec.options import SLOTS

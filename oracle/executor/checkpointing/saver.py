@@ -25,7 +25,7 @@ from oracle.executor.checkpointing.pieces import Piece, TrainingState
 from oracle.executor.loading.throttle import Throttle
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 _LOOK = 0.005  # seconds between looks whether all ranks have written
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oracle.executor import records
+from oracle.executor.ranks import records
 
 Records = Mapping[str, Sequence[Mapping[str, Any]]]
 PARTS = ("blocking", "waited", "copy", "gather", "write", "flush", "commit", "background",

@@ -16,15 +16,15 @@ from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.keeping import Keeping, Planted
 from oracle.executor.checkpointing.loader import restore
 from oracle.executor.checkpointing.saver import Saver
-from oracle.executor.disk import kind_of
-from oracle.executor.hardware import kernel_text
 from oracle.executor.loading.throttle import Throttle, played_of
+from oracle.executor.measure.disk import kind_of
+from oracle.executor.measure.hardware import kernel_text
+from oracle.executor.measure.timed_steps import TrainingSteps, opened, timed
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question
-from oracle.executor.timed_steps import TrainingSteps, opened, timed
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 
 def trained(

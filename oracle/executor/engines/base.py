@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from oracle.executor.measure.timed_steps import Steps
     from oracle.executor.plan_run import PlanRun
     from oracle.executor.pytorch.setting import Setting
     from oracle.executor.pytorch.training import Training
-    from oracle.executor.rank import Rank
-    from oracle.executor.timed_steps import Steps
+    from oracle.executor.ranks.rank import Rank
     from oracle.models.model import Model
     from oracle.plan.plan import Plan
     from oracle.plan.strategies import Strategy
@@ -155,7 +155,7 @@ def _of_model(model: Model) -> Iterator[str]:
 def _of_batch(plan: Plan) -> Iterator[str]:
     """Why replicas, whose gradients are averaged, would have unequal micro-batches."""
     replicas = _degree(plan, "data", "sharded")
-    from oracle.executor.schedule import micro_batches
+    from oracle.executor.steps.schedule import micro_batches
 
     pieces = micro_batches(plan)
     batch = float(plan.batch[0, 0])

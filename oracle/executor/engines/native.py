@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from oracle.executor.engines.base import Engine
 
 if TYPE_CHECKING:
+    from oracle.executor.measure.timed_steps import Steps
     from oracle.executor.plan_run import PlanRun
-    from oracle.executor.rank import Rank
-    from oracle.executor.timed_steps import Steps
+    from oracle.executor.ranks.rank import Rank
     from oracle.models.model import Model
     from oracle.plan.plan import Plan
 
@@ -22,7 +22,7 @@ class Native(Engine):
     software = "executor"
 
     def unsupported(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
-        from oracle.executor.away import Away
+        from oracle.executor.local.away import Away
         from oracle.executor.plan_run import DTYPES, UNITS
         from oracle.executor.supported import unsupported
         from oracle.spec.precision import MIXED
@@ -44,6 +44,6 @@ class Native(Engine):
             yield "state beside the device is not kept by checkpoints"
 
     def steps(self, rank: Rank, job: PlanRun) -> Steps:
-        from oracle.executor.timed_steps import NativeSteps
+        from oracle.executor.measure.timed_steps import NativeSteps
 
         return NativeSteps(rank, job)

@@ -18,16 +18,16 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.executor import records
-from oracle.executor.disk import RAM, SHARED, kind_of
-from oracle.executor.hardware import kernel_text, usable_cores
-from oracle.executor.launch import TIMEOUT, Outcome, Say, launch, silent
 from oracle.executor.loading import files, samples
 from oracle.executor.loading.throttle import Throttle, played_of
+from oracle.executor.measure.disk import RAM, SHARED, kind_of
+from oracle.executor.measure.hardware import kernel_text, usable_cores
 from oracle.executor.question import PACKAGE, installed
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import TIMEOUT, Outcome, Say, launch, silent
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 ROUNDS = 3
 LONGEST = 20.0  # seconds of a round: a rank that says nothing for longer looks stalled

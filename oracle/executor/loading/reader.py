@@ -20,22 +20,22 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oracle.executor.graph import OperationGraph
-from oracle.executor.hardware import available
 from oracle.executor.loading import samples
 from oracle.executor.loading.loader import Loader
 from oracle.executor.loading.sources import MODES, Cached, Place, Staged
 from oracle.executor.loading.store import WORD, Store
 from oracle.executor.loading.throttle import Throttle, played_of
-from oracle.executor.local_model import LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.parts import Interval, deal
+from oracle.executor.local.graph import OperationGraph
+from oracle.executor.local.local_model import LocalModel
+from oracle.executor.local.parts import Interval, deal
+from oracle.executor.measure.hardware import available
+from oracle.executor.messages.mesh import DeviceMesh
 from oracle.executor.supported import NotSupported
 from oracle.models.layers import Embedding
 from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 SPLITS = ("data", "sharded")  # axes along which ranks have samples of their own
 ADDRESS = 64  # bytes of a host's name with its port

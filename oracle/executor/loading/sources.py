@@ -23,7 +23,7 @@ from oracle.executor.loading import files
 from oracle.executor.loading.samples import Box, SampleSet, runs
 from oracle.executor.loading.store import Store
 from oracle.executor.loading.throttle import Throttle
-from oracle.executor.parts import deal
+from oracle.executor.local.parts import deal
 from oracle.spec.document import refusal
 
 SPARE = 1.05  # times what is staged, that must be free

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oracle.executor.batch import inputs
-from oracle.executor.cuts import Cuts
 from oracle.executor.engines import engines
-from oracle.executor.graph import OperationGraph, graph
-from oracle.executor.local_model import GhostNorm, LocalModel
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.optimizer import Optimizer
-from oracle.executor.parts import deal
+from oracle.executor.local.batch import inputs
+from oracle.executor.local.cuts import Cuts
+from oracle.executor.local.graph import OperationGraph, graph
+from oracle.executor.local.local_model import GhostNorm, LocalModel
+from oracle.executor.local.parts import deal
+from oracle.executor.messages.mesh import DeviceMesh
+from oracle.executor.messages.wire import Wire
 from oracle.executor.plan_run import PlanRun
-from oracle.executor.schedule import micro_batches
-from oracle.executor.steps import Trainer
-from oracle.executor.wire import Wire
+from oracle.executor.steps.optimizer import Optimizer
+from oracle.executor.steps.schedule import micro_batches
+from oracle.executor.steps.trainer import Trainer
 from oracle.plan.plan import Plan, parse
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 STEPS, SEED, RATE = 2, 3, 0.005
 WIDE = torch.float64  # rounding is then far below any real difference

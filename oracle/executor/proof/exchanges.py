@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oracle.executor.calls import GroupShape, ProcessGroups, gather, newest, together
+from oracle.executor.messages.calls import GroupShape, ProcessGroups, gather, newest, together
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 # elements to each rank: libraries send few, some and many bytes by different protocols
 COUNTS = (1, 1023, 2**18 + 1)

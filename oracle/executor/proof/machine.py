@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.executor import records
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.proof.models import BATCH, MODELS
+from oracle.executor.ranks import records
+from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 BOUND = 1e-8  # of a loss and of a tensor's largest weight: what rounding does not explain
 SECONDS = 120.0  # that it may take, of which plans get what exchanges and rates leave
@@ -67,7 +67,7 @@ def proof_of(parts: Path) -> Proof:
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """Try all that is not tried yet; run by each rank."""
-    from oracle.executor.collectives import facts
+    from oracle.executor.measure.collectives import facts
 
     until = time.monotonic() + arguments["seconds"]
     if not rank.finished("facts"):
@@ -78,7 +78,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
 
 
 def _exchanges(rank: Rank) -> None:
-    from oracle.executor.calls import ProcessGroups
+    from oracle.executor.messages.calls import ProcessGroups
     from oracle.executor.proof.exchanges import COUNTS, EXCHANGES, groups, wrong
 
     rank.say("exchanges, and what arrives")
@@ -96,7 +96,7 @@ def _exchanges(rank: Rank) -> None:
 
 
 def _rates(rank: Rank) -> None:
-    from oracle.executor.calls import GroupShape, ProcessGroups
+    from oracle.executor.messages.calls import GroupShape, ProcessGroups
     from oracle.executor.proof.rates import OPERATIONS, exchanged, memory
 
     rank.say("bytes a second")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from oracle.executor.away import Away
+from oracle.executor.local.away import Away
 from oracle.executor.supported import unsupported
 from oracle.models.model import Model
 from oracle.plan.plan import parse

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from oracle.executor.calls import CALLS, ProcessGroups
-from oracle.executor.hardware import hardware
-from oracle.executor.kernel_calls import Tensors
-from oracle.executor.machine import copied
+from oracle.executor.measure.hardware import hardware
+from oracle.executor.measure.kernel_calls import Tensors
+from oracle.executor.measure.machine import copied
+from oracle.executor.messages.calls import CALLS, ProcessGroups
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 LARGE = {"nccl": 2**28, "gloo": 2**24, "ordered": 2**24, "mpi": 2**26}  # bytes of a message
 REPEATS = 7

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from oracle.executor.batch import arrived, inputs
-from oracle.executor.cuts import stages_of
 from oracle.executor.loading.reader import Share
+from oracle.executor.local.batch import arrived, inputs
+from oracle.executor.local.cuts import stages_of
+from oracle.executor.measure.timed_steps import TrainingSteps
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.pytorch.setting import DTYPES, Setting
 from oracle.executor.pytorch.state import EngineState
 from oracle.executor.pytorch.training import Training
-from oracle.executor.timed_steps import TrainingSteps
 from oracle.plan.launchable import software
 
 if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
+    from oracle.executor.ranks.rank import Rank
 
 RATE = 1e-4
 

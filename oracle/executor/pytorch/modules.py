@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from oracle.executor import operators
-from oracle.executor.cuts import blocks_of
-from oracle.executor.graph import Operation
-from oracle.executor.parts import deal
+from oracle.executor.local.cuts import blocks_of
+from oracle.executor.local.graph import Operation
+from oracle.executor.local.parts import deal
+from oracle.executor.local.weights import initial
+from oracle.executor.passes import operators
 from oracle.executor.supported import NotSupported
-from oracle.executor.weights import initial
 from oracle.models.layers import Norm
 
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from oracle.executor import operators
-from oracle.executor.graph import Operation, OperationGraph
-from oracle.executor.parts import Interval
+from oracle.executor.local.graph import Operation, OperationGraph
+from oracle.executor.local.parts import Interval
+from oracle.executor.local.spans import Span, spans_of
+from oracle.executor.passes import operators
 from oracle.executor.pytorch.modules import dealt, fill, module_of, place_of
-from oracle.executor.spans import Span, spans_of
 
 
 class Unit(nn.Module):  # type: ignore[misc]  # torch is untyped here

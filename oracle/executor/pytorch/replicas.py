@@ -15,12 +15,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from oracle.executor.calls import gather, newest
-from oracle.executor.clock import Moment, Timer
-from oracle.executor.forward import every_other
+from oracle.executor.measure.clock import Moment, Timer
+from oracle.executor.messages.calls import gather, newest
+from oracle.executor.messages.wire import Wire, size_of
+from oracle.executor.passes.forward import every_other
 from oracle.executor.pytorch.network import Network, row_of, span_in
 from oracle.executor.pytorch.setting import Setting
-from oracle.executor.wire import Wire, size_of
 
 OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, float]]] = {
     "sgd": (torch.optim.SGD, {}),

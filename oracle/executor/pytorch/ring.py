@@ -13,8 +13,8 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from oracle.executor import operators
-from oracle.executor.graph import Operation
+from oracle.executor.local.graph import Operation
+from oracle.executor.passes import operators
 from oracle.executor.pytorch.modules import Attention, RowModule
 from oracle.executor.pytorch.network import Network
 from oracle.executor.pytorch.setting import Setting

@@ -10,12 +10,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchMesh
 
-from oracle.executor.graph import Operation, OperationGraph
-from oracle.executor.parts import Interval, deal
+from oracle.executor.local.graph import Operation, OperationGraph
+from oracle.executor.local.parts import Interval, deal
+from oracle.executor.messages.wire import Wire
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.pytorch.network import Network, without_loss
-from oracle.executor.schedule import micro_batches
-from oracle.executor.wire import Wire
+from oracle.executor.steps.schedule import micro_batches
 from oracle.plan.plan import Plan
 from oracle.spec.software import Software
 

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from oracle.executor.checkpointing.folder import Section
 from oracle.executor.checkpointing.pieces import Piece
-from oracle.executor.parts import deal
+from oracle.executor.local.parts import deal
 from oracle.executor.pytorch.training import Training
 
 SLOTS = {"sgd": (), "momentum": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq")}

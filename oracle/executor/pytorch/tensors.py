@@ -13,7 +13,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from oracle.executor.graph import Operation
+from oracle.executor.local.graph import Operation
 from oracle.executor.pytorch.modules import PositionedLookup
 from oracle.executor.pytorch.network import Network
 from oracle.executor.pytorch.setting import Setting
