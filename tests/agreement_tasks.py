@@ -2,10 +2,10 @@
 
 import torch
 
+from oracle.executor.agreement.agreement import served
 from oracle.executor.agreement.grid import over_grid
 from oracle.executor.agreement.largest import WAYS
 from oracle.executor.agreement.links import Links
-from oracle.executor.agreement.served import served
 from oracle.executor.local.batch import inputs
 from oracle.executor.local.graph import graph
 from oracle.executor.local.local_model import LocalModel

@@ -11,8 +11,7 @@ from command_line import told
 
 from oracle.ask.proved import checks
 from oracle.executor.proof.machine import BOUND, Proof, proof_of
-from oracle.executor.proof.models import BATCH, MODELS
-from oracle.executor.proof.plans import plans
+from oracle.executor.proof.plans import BATCH, MODELS, plans
 from oracle.executor.ranks.launch import DONE, Host, launch
 from oracle.models.model import model
 from oracle.plan.plan import parse

@@ -20,7 +20,7 @@ from oracle.executor.measure.timed_steps import ReplayedSteps, Steps, TrainingSt
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question, digest, same
 from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.ranks.world import recognise
+from oracle.executor.ranks.world import rank_count, recognise
 from oracle.executor.supported import NotSupported
 from oracle.models.model import model
 from oracle.plan.plan import parse
@@ -48,12 +48,12 @@ def run(
     runs = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     parts = out.with_name(out.name + ".parts")
     refuse(runs)
-    world = recognise(os.environ) if ranks is None else None
-    size = ranks or (world.size if world else 1)
+    size = rank_count(ranks, os.environ)
+    joined = ranks is None and recognise(os.environ) is not None
     questions = [job.question(size, backend, replay) for job in runs]
     same(parts, questions)
     enough(runs, size)
-    refuse_checkpoints(runs, questions, size, backend, parts, world is not None)
+    refuse_checkpoints(runs, questions, size, backend, parts, joined)
     plain = [asdict(job) for job in runs]
 
     def start(number: int, left: Sequence[Mapping[str, Any]]) -> Outcome:

@@ -8,9 +8,9 @@ from torch import Tensor
 from oracle.executor.agreement.largest import WAYS, packed
 from oracle.executor.agreement.links import Links
 from oracle.executor.agreement.low_rank import LowRank
-from oracle.executor.agreement.served import served
 from oracle.executor.agreement.signs import Signs
 from oracle.executor.local.local_model import LocalModel
+from oracle.executor.local.parts import deal
 from oracle.executor.local.weights import Bundle
 from oracle.plan.strategies.agreement import special
 
@@ -103,3 +103,24 @@ class Agreement:
         nbytes = vector.numel() * vector.element_size()
         self.wire.count(f"data: {label}", "allreduce", self.group.size, nbytes, began)
         return total
+
+
+def served(vector: Tensor, servers: int, links: Links) -> Tensor:
+    """The sum of all ranks' vectors, by servers at even places of the group.
+
+    Each server sums its part of all vectors and gives it back.
+    """
+    place, size = links.group.place, links.group.size
+    parts = deal(vector.numel(), servers)
+    part_of_server = {server * size // servers: parts[server] for server in range(servers)}
+    own_part = part_of_server.get(place, (0, 0))
+    workers = [worker for worker in range(size) if worker != place and place in part_of_server]
+    servers_of = {server: part for server, part in part_of_server.items() if server != place}
+    total = vector.clone()
+    pushed = {worker: torch.empty_like(vector[slice(*own_part)]) for worker in workers}
+    links.swap_all({to: vector[a:b] for to, (a, b) in servers_of.items()}, pushed)
+    for gradients in pushed.values():
+        total[slice(*own_part)] += gradients
+    links.swap_all(dict.fromkeys(workers, total[slice(*own_part)]),
+                   {server: total[a:b] for server, (a, b) in servers_of.items()})  # fmt: skip
+    return total

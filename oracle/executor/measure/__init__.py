@@ -2,7 +2,7 @@
 
 collectives                  exchanges by operation, size and group
 timed_steps clock            steps of a plan, timed by phase and message
-profile row_steps row_timer  seconds of each row of a model
+profile row_steps            seconds of each row of a model
 lockstep                     how long ranks take that wait for each other
 step_trace                   one step under the profiler
 memory_count                 bytes of tensors alive while a step runs

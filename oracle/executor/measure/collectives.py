@@ -24,7 +24,7 @@ from oracle.executor.messages.calls import CALLS, GroupShape, ProcessGroups
 from oracle.executor.question import PACKAGE, installed
 from oracle.executor.ranks import records
 from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.ranks.world import World, recognise
+from oracle.executor.ranks.world import rank_count
 from oracle.spec.document import Fault, Place, SpecError, refusal, suggest
 from oracle.spec.units import show
 
@@ -81,7 +81,7 @@ def measure_collectives(
                         suggest(name, OPERATIONS, "known")) for name in unknown]  # fmt: skip
         raise SpecError("measure collectives", faults)
     parts = out.with_name(out.name + ".parts")
-    size = ranks or (recognise(os.environ) or World()).size
+    size = rank_count(ranks, os.environ)
     _same_world(parts, {"ranks": size, "backend": backend})
     arguments = {
         "operations": list(operations),

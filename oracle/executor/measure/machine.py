@@ -24,7 +24,7 @@ from oracle.executor.measure.kernel_shapes import COUNTS, PARTS, Limits, sweep
 from oracle.executor.question import PACKAGE, installed, refuse_changed
 from oracle.executor.ranks import records
 from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.ranks.world import World, recognise
+from oracle.executor.ranks.world import rank_count
 
 if TYPE_CHECKING:
     from oracle.executor.ranks.rank import Rank
@@ -59,7 +59,7 @@ def measure_machine(
     backend: str = "gloo", say: Say = silent, host: Host | None = None, threads: int = 1,
 ) -> Outcome:  # fmt: skip
     """Measure into the folder `parts`; what an earlier run left finished there is kept."""
-    size = ranks or (recognise(os.environ) or World()).size
+    size = rank_count(ranks, os.environ)
     question = request.question(size, backend, str(threads))
     if first := next(records.lines(parts / "rank-00000.jsonl"), None):
         refuse_changed(parts, first.get("asked", {}), question)

@@ -20,7 +20,7 @@ from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question, digest, same
 from oracle.executor.ranks import records
 from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.ranks.world import recognise
+from oracle.executor.ranks.world import rank_count
 from oracle.executor.run import enough, refuse
 from oracle.kernels.profile.file import MARK
 from oracle.spec.precision import PRECISIONS
@@ -47,8 +47,7 @@ def measure_compute(
     runs = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     refuse(runs)
     parts = out.with_name(out.name + ".parts")
-    world = recognise(os.environ) if ranks is None else None
-    size = ranks or (world.size if world else 1)
+    size = rank_count(ranks, os.environ)
     questions = [job.question(size, backend) | {"rate": rate} for job in runs]
     same(parts, questions)
     enough(runs, size)

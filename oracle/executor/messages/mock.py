@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oracle.executor.measure.clock import Timer
 from oracle.executor.messages.mesh import DeviceMesh
-from oracle.executor.messages.wire import Wire, size_of
+from oracle.executor.messages.wire import ByRank, Wire, size_of
 
 
 class MockWire(Wire):
@@ -128,13 +128,7 @@ class MockWire(Wire):
 
         return wait
 
-    def swap(
-        self,
-        outgoing: dict[int, Tensor],
-        incoming: dict[int, Tensor],
-        axes: Sequence[str],
-        label: str,
-    ) -> None:
+    def swap(self, outgoing: ByRank, incoming: ByRank, axes: Sequence[str], label: str) -> None:
         nbytes = sum(map(size_of, outgoing.values()))
         self._arrive(nbytes, {self.mesh.rank, *outgoing, *incoming}, incoming.values())
 

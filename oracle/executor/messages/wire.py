@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,8 @@ from oracle.executor.local.parts import Interval, overlap
 from oracle.executor.measure.clock import Moment, Timer
 from oracle.executor.messages.calls import gather, newest, together
 from oracle.executor.messages.mesh import DeviceMesh
+
+ByRank: TypeAlias = dict[int, Tensor]
 
 
 @dataclass
@@ -203,13 +205,7 @@ class Wire:
 
         return wait
 
-    def swap(
-        self,
-        outgoing: dict[int, Tensor],
-        incoming: dict[int, Tensor],
-        axes: Sequence[str],
-        label: str,
-    ) -> None:
+    def swap(self, outgoing: ByRank, incoming: ByRank, axes: Sequence[str], label: str) -> None:
         """Send to and receive from these ranks of a group at once."""
         began = self.begin(label)
         contiguous = [(rank, outgoing[rank].contiguous()) for rank in sorted(outgoing)]
@@ -292,7 +288,7 @@ class Wire:
     def _swap_spans(
         self, x: Tensor, dim: int, begin: int, spans: Mapping[int, tuple[Interval, Interval]],
         label: str,
-    ) -> dict[int, Tensor]:  # fmt: skip
+    ) -> ByRank:  # fmt: skip
         """Swap (what goes, what comes) with each rank, by numbers along `dim` from `begin` on."""
         outgoing, incoming = {}, {}
         for rank, ((low, high), (first, last)) in spans.items():

@@ -1,7 +1,6 @@
 """Proves on the machine at hand that the executor works right, and measures how fast it is.
 
-plans      plans of two to eight ranks, of every strategy and of pairs of them
-models     small models, that such plans can cut
+plans      small models, and plans of every strategy and of pairs of them
 equality   a plan trains as one device does
 exchanges  every exchange delivers what it should
 rates      bytes a second of memory and of exchanges

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.executor.proof.models import BATCH, MODELS
 from oracle.executor.ranks import records
 from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 
@@ -115,6 +114,7 @@ def _rates(rank: Rank) -> None:
 def _plans(rank: Rank, until: float) -> None:
     """Try plans against one device while time is left for one like the slowest so far."""
     from oracle.executor.proof.equality import trained
+    from oracle.executor.proof.plans import BATCH
 
     trials, slow = list(_trials(rank.size)), 0.0
     for number, (name, model, text) in enumerate(trials):
@@ -137,7 +137,7 @@ def _trials(ranks: int) -> Iterator[tuple[str, Any, str]]:
     """(model's name, model, plan) of every trial, the models by turns."""
     from itertools import zip_longest
 
-    from oracle.executor.proof.plans import plans
+    from oracle.executor.proof.plans import BATCH, MODELS, plans
     from oracle.models.model import model
 
     trials_of_model = [[(name, spec, text) for text in plans(model(spec), BATCH, ranks)]

@@ -64,6 +64,11 @@ def recognise(environment: Mapping[str, str]) -> World | None:
     return None
 
 
+def rank_count(ranks: int | None, environment: Mapping[str, str]) -> int:
+    """How many ranks a run has: those to be started, or those of the launcher, or one."""
+    return ranks or (recognise(environment) or World()).size
+
+
 def host_name(environment: Mapping[str, str]) -> str:
     """Name of this host in messages; ORACLE_HOST overrides it where hosts share a name."""
     name = environment.get("ORACLE_HOST") or environment.get("SLURMD_NODENAME")

@@ -2,8 +2,8 @@
 
 trainer                    training steps of a plan's part on one device
 schedule                   the order of a stage's passes
-passing stage_border border_order   tensors between passes and stages, and their order
+passing border_order       tensors between passes and stages, and their order
 buckets                    gradients that are summed while the backward pass runs
 optimizer loss_scale       the update
-state_away units_away host_link     state and activations beside the device, and their copies
+state_away units_away host_link   state and activations beside the device, and their copies
 """
