@@ -142,11 +142,9 @@ class Calibration(Tabular):
 
     def text(self) -> str:
         """The fits as formulas with intervals, how well they do, and what they leave open."""
-        lines = [
-            f"{finding.level}: streams get {float(finding.file):.0%} of the datasheet's bandwidth"
-            for finding in self.structure.findings
-            if finding.field == "share"
-        ]
+        shares = [finding for finding in self.structure.findings if finding.field == "share"]
+        lines = [f"{share.level}: streams get {float(share.file):.0%} of the datasheet's bandwidth"
+                 for share in shares]  # fmt: skip
         lines += [line for fit in self.libraries for line in fit.text()]
         lines += [reading.summary() for reading in self.readings] + self.structure.text()
         lines += [line for storage_fit in self.storage for line in storage_fit.text()]

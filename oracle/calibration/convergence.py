@@ -122,28 +122,26 @@ def _among(lengths: Iterable[Sequence[float]]) -> float | None:
     return math.sqrt(squares / sum(len(logs) - 1 for logs in repeated))
 
 
-def text(law: Fitted) -> str:
+def text(result: Fitted) -> str:
     """What was fitted, to how much, and how far it can be trusted."""
-    entry, unit = law.entry, "epochs" if law.entry.epochs is not None else "samples"
+    entry, unit = result.entry, "epochs" if result.entry.epochs is not None else "samples"
     fewest = entry.epochs if entry.epochs is not None else entry.samples
     critical = "no dependence on the batch" if entry.critical_batch is None else (
         f"critical batch {entry.critical_batch:,.6g}")  # fmt: skip
-    scatter_of_batch = (
-        "no batch ran twice" if law.among is None else f"{law.among:.1%} of one batch's"
-    )
+    among = "no batch ran twice" if result.among is None else f"{result.among:.1%} of one batch's"
     lines = [
-        f"{entry.optimizer} to {entry.target}: {law.runs} runs, {law.batches} batches from "
+        f"{entry.optimizer} to {entry.target}: {result.runs} runs, {result.batches} batches from "
         f"{entry.smallest:,} to {entry.largest:,}",
         f"  {fewest:,.6g} {unit} of a small batch, {critical}",
-        f"  scatter {entry.scatter:.1%}: {law.law.scatter:.1%} about the law, {scatter_of_batch}",
+        f"  scatter {entry.scatter:.1%}: {result.law.scatter:.1%} about the law, {among}",
     ]
-    if law.left:
-        off = float(np.mean([abs(error) for _, error in law.left]))
-        last = law.left[-1][1]
+    if result.left:
+        off = float(np.mean([abs(error) for _, error in result.left]))
+        last = result.left[-1][1]
         lines.append(f"  each batch as the others predict it: {off:.1%} off, "
                      f"the largest {last:+.1%}")  # fmt: skip
-    if law.missed:
-        misses = ", ".join(f"{batch:,} ({runs})" for batch, runs in law.missed)
+    if result.missed:
+        misses = ", ".join(f"{batch:,} ({runs})" for batch, runs in result.missed)
         lines.append(f"  did not meet it, and were left out: {misses}")
     return "\n".join(lines)
 

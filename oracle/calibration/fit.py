@@ -277,10 +277,9 @@ def envelope(
     lines, factors = problem.by_ranks(lines)
     by_count = problem.finished(lines, factors)
     # a factor for each count extrapolates worse than one bandwidth: it must be worth a seventh
-    less = problem.loss(np.log1p(by_count.residual)) < 0.85 * problem.loss(
-        np.log1p(common.residual)
-    )
-    return by_count if less and by_count.criterion < common.criterion - 10 else common
+    loss_by_count, loss = (problem.loss(np.log1p(f.residual)) for f in (by_count, common))
+    worth = loss_by_count < 0.85 * loss and by_count.criterion < common.criterion - 10
+    return by_count if worth else common
 
 
 def refitted(problem: Problem, like: Envelope) -> Envelope:

@@ -121,10 +121,9 @@ def fit(
         if family not in STREAMED and precision not in device.peak:
             skipped.append(f"{title}: {device.name} has no peak for {precision}")
             continue
-        group_curves, residual = fit_group(
-            kernels, device, source, (seed, folds), everything, loaded
-        )
-        curves += group_curves
+        drawn = (seed, folds)
+        fitted, residual = fit_group(kernels, device, source, drawn, everything, loaded)
+        curves += fitted
         residuals.append(residual)
     return KernelFit(tuple(curves), tuple(residuals), tuple(skipped))
 

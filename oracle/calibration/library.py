@@ -188,14 +188,7 @@ def _terms(system: System, op: str, ranks: int, nodes: int) -> Iterator[Term]:
     bare = network_of(system, ranks if device is None else int(device.max()) + 1, reach)
     inner = groups.inner(closest_devices(system))
     offer = nccl.offered(menu(op, ranks, inner), nodes > 1)
-    run = [
-        ALGORITHMS[algorithm.like[0]][algorithm.name] if algorithm.like[0] else algorithm
-        for algorithm in offer
-    ]
-    costs = schedule_costs(
-        bare, groups, [laid_out(algorithm, bare, groups, inner) for algorithm in run]
-    )
-    for algorithm, cost in zip(offer, costs, strict=True):
-        yield from terms(
-            algorithm, cost.repeated(algorithm.like[1]), bare, ranks, system.inside, nodes > 1
-        )
+    run = [ALGORITHMS[new.like[0]][new.name] if new.like[0] else new for new in offer]
+    costs = schedule_costs(bare, groups, [laid_out(new, bare, groups, inner) for new in run])
+    for new, cost in zip(offer, costs, strict=True):
+        yield from terms(new, cost.repeated(new.like[1]), bare, ranks, system.inside, nodes > 1)

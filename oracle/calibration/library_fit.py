@@ -47,9 +47,8 @@ class LibraryFit:
         """Errors of samples whose rank count, operation or size the fit did not see."""
         place = self.place
         sizes = np.searchsorted(np.unique(place.nbytes), place.nbytes) % BANDS
-        words, operations = np.unique(
-            [sample.operation for sample in place.samples], return_inverse=True
-        )
+        every = [sample.operation for sample in place.samples]
+        words, operations = np.unique(every, return_inverse=True)
         ways = [place.ranks, sizes.astype(float)]
         ways += [operations.astype(float)] if len(words) > 1 else []
         errors = np.concatenate([place.left_out(by) for by in ways])
@@ -121,10 +120,9 @@ class LibraryFit:
                f"{NORMAL90 * self.sigma:.0%}" if len(magnitudes) else ""),
         ]  # fmt: skip
         for name, words in (("base", "a call takes"), ("hop", "a hop"), ("bandwidth", "bandwidth")):
-            constants = ", ".join(
-                f"{kind} {value:.2f}" for kind, value in getattr(entry, name).items()
-            )
-            lines.append(f"  {words}: {constants} times the constant")
+            factors = getattr(entry, name).items()
+            listed = ", ".join(f"{kind} {value:.2f}" for kind, value in factors)
+            lines.append(f"  {words}: {listed} times the constant")
         return lines + [f"  left out: {run}" for run in self.dropped]
 
 

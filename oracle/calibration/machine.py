@@ -124,11 +124,8 @@ def device(measured: Machine) -> tuple[Device, KernelFit]:
     """The device of one rank with its curves, and how well they do on kernels held out."""
     facts, hardware = measured.facts, measured.facts["hardware"]
     kind = "cuda" if facts["backend"] == "nccl" else "cpu"
-    streams = [
-        kernel.shape[0] / kernel.seconds
-        for kernel in measured.kernels
-        if kernel.family == "stream" and kernel.shape[0] >= STREAMED
-    ]
+    streams = [kernel.shape[0] / kernel.seconds for kernel in measured.kernels
+               if kernel.family == "stream" and kernel.shape[0] >= STREAMED]  # fmt: skip
     host = host_class(hardware)
     title = host if kind == "cpu" else hardware["gpu"]
     if kind == "cpu" and facts["ranks_per_node"] > 1:

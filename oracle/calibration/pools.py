@@ -110,9 +110,7 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
         candidates = {name: candidates[name]}
     if {sample.library for sample in samples} == {"nccl"}:
         # a label decides how the fit is carried over to other groups: only what NCCL runs
-        candidates = {
-            name: candidate for name, candidate in candidates.items() if name in nccl.SUPPORTED
-        }
+        candidates = {name: candidates[name] for name in candidates if name in nccl.SUPPORTED}
     for name in sorted(candidates, key=lambda name: (name != "ring", list(candidates).index(name))):
         algorithm = candidates[name]
         if name in UNTRIED or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):

@@ -180,8 +180,7 @@ def _kernels(run: Run, model: Model, system: System, options: Options) -> Mappin
     often = float(np.ravel(shard.segments)[0]) / float(plan.axis("pipeline").degree[0, 0])
     by_group: dict[str, float] = {}
     for group, joined in alike(model).items():
-        group_seconds = seconds[groups_of(model) == GROUPS.index(group)].sum() * often
-        by_group[f"kernels: {joined}"] = by_group.get(f"kernels: {joined}", 0.0) + float(
-            group_seconds
-        )
+        added = seconds[groups_of(model) == GROUPS.index(group)].sum() * often
+        name = f"kernels: {joined}"
+        by_group[name] = by_group.get(name, 0.0) + float(added)
     return by_group

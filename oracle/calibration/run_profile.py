@@ -69,9 +69,8 @@ def fitted(
     """Fit what logs of runs tell of a system and of the software on it."""
     network, machine = load_model(model), load_system(system)
     runs_found = runs_of(paths, plans, batches)
-    options = options_for(
-        network, machine, precision, optimizer, software=software, any_plan=any_plan
-    )
+    options = options_for(network, machine, precision, optimizer, software=software,
+                          any_plan=any_plan)  # fmt: skip
     room_for(machine, [run.plan for run in runs_found])
     return fit(runs_found, network, machine, options)
 

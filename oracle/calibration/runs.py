@@ -73,11 +73,7 @@ def fit(runs: Sequence[Run], model: Model, system: System, options: Options) -> 
     rows = [row for run in runs for row in _layers(run, model, system, options)]
     plain = Profile(rows={}).on(system.device)
     estimated, before = predicted_parts(runs, model, system, replace(options, profile=plain))
-    usable = [
-        (number, part)
-        for number, run in enumerate(runs)
-        for part in _usable(run, model, before[number])
-    ]
+    usable = [(i, part) for i, run in enumerate(runs) for part in _usable(run, model, before[i])]
     notes = [
         f"{run.log.path}: {part.name} is not predicted of this plan, so it tells nothing"
         for number, run in enumerate(runs) for part in logged(run, model)
@@ -131,10 +127,9 @@ def _usable(run: Run, model: Model, before: Mapping[str, float]) -> list[Part]:
             continue
         times = part.seconds / due
         if part.name in ("step", "forward", "backward") and not 1 / STRANGE < times < STRANGE:
-            problem = (
-                f"its {part.name} of {part.seconds:.3g} s is {times:.2g} times what is predicted"
-            )
-            raise InputError(run.log.path, 0, problem, "is it of this model, plan, batch and unit?")
+            seconds = f"its {part.name} of {part.seconds:.3g} s"
+            raise InputError(run.log.path, 0, f"{seconds} is {times:.2g} times what is predicted",
+                             "is it of this model, plan, batch and unit?")  # fmt: skip
         parts.append(part)
     return parts
 
@@ -191,12 +186,8 @@ def prior(
         datasheet = any(message["origin"] not in ("measured", "fitted") for message in lines)
         short = float(np.log1p(SHORT[name])) if datasheet else 0.0
         sigma[name] = float(np.linalg.norm([rough, LIBRARY, hides, short]))
-    hidden = any(
-        message["exposed"] < 0.98 * message["seconds"]
-        for row in estimated.exchange
-        for message in row
-    )
-    if hidden:
+    messages = (message for row in estimated.exchange for message in row)
+    if any(message["exposed"] < 0.98 * message["seconds"] for message in messages):
         sigma["shown"] = float(np.hypot(hides, LIBRARY))
     names = [name for name in NAMES if name in sigma]
     shared = [strange if name in (*GROUPS, "update") else 0.0 for name in names]

@@ -46,12 +46,8 @@ def fit(
     group = np.array([half[shapes.index(kernel.shape)] for kernel, _ in pairs])
     error = np.empty(len(pairs))
     for held_out in range(HALVES):
-        trained = [
-            pair
-            for pair, half_of_pair in zip(pairs, group, strict=True)
-            if half_of_pair != held_out
-        ]
-        error[group == held_out] = off(pairs_of(pairs, group == held_out), solved(trained, starts))
+        curve = solved(pairs_of(pairs, group != held_out), starts)
+        error[group == held_out] = off(pairs_of(pairs, group == held_out), curve)
     best = solved(pairs, starts)
     middle = float(np.median(error))
     spread = float(np.hypot(1.4826 * np.median(np.abs(error - middle)), middle))

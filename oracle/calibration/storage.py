@@ -83,9 +83,8 @@ class StorageFit:
             lines.append(f"  median error {float(np.median(np.abs(self.error))):.1%}")
         for sample, error in zip(self.samples, self.error, strict=True):
             if not 1 / MISSED <= 1 + error <= MISSED and sample.threads and not sample.least:
-                lines.append(
-                    f"  missed: {sample.where}: {sample.words}, fitted {error:+.0%} from it"
-                )
+                missed = f"  missed: {sample.where}: {sample.words}"
+                lines.append(f"{missed}, fitted {error:+.0%} from it")
         return lines + [f"  note: {note}" for note in self.notes]
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,11 +106,7 @@ def fits(readings: Sequence[Reading], kind_told: str = "") -> tuple[StorageFit, 
     """A fit for each kind of storage that there are samples of."""
     fits_found = []
     for kind in ("shared", "local"):
-        of_kind = [
-            reading
-            for reading in readings
-            if reading.storage and kind_of(reading, kind_told) == kind
-        ]
+        of_kind = [r for r in readings if r.storage and kind_of(r, kind_told) == kind]
         if of_kind:
             fits_found.append(_fit_of_kind(of_kind, kind))
     return tuple(fits_found)
@@ -299,22 +294,20 @@ class _Terms:
                      "metadata": ("metadata", "/s"), "write": ("write", "B/s")}  # fmt: skip
         told_names = [name for name in self.work if name in names and not self.waited(name)
                 and (name != "per_node" or self.one_alone or self.per_byte > 0)]  # fmt: skip
-        limits_found = [Limit(names[name][0], self.value[name], names[name][1], self.reached(name))
+        limits = [Limit(names[name][0], self.value[name], names[name][1], self.reached(name))
                  for name in told_names]  # fmt: skip
         if self.per_byte and "per_node" in told_names:
             ratio = self.value["per_node"] * self.per_byte
             streams = max(
                 1.0, round(ratio) if self.reached("per_node") else math.ceil(ratio - 0.05)
             )
-            limits_found.append(Limit("streams", streams, "", True))
+            limits.append(Limit("streams", streams, "", True))
             if not self.reached("per_node"):  # so many whole streams, as fast as one is
                 node = Limit("per_node", streams / self.per_byte, "B/s", False)
-                limits_found = [
-                    node if limit.name == "per_node" else limit for limit in limits_found
-                ]
+                limits = [node if limit.name == "per_node" else limit for limit in limits]
         if self.first:
-            limits_found.append(Limit("open", self.first, "s", True))
-        return limits_found
+            limits.append(Limit("open", self.first, "s", True))
+        return limits
 
     def notes(self) -> list[str]:
         """What these samples cannot tell."""
@@ -365,12 +358,9 @@ def block(storage: Storage) -> str:
     """The `storage:` block of a system spec."""
     import yaml
 
-    data: Mapping[str, Any] = to_data(storage)
-    data = {
-        field.name: _in_few_digits(data[field.name])
-        for field in fields(Storage)
-        if field.name in data
-    }
+    values: Mapping[str, Any] = to_data(storage)
+    names = [field.name for field in fields(Storage) if field.name in values]
+    data = {name: _in_few_digits(values[name]) for name in names}
     return str(yaml.safe_dump({"storage": data}, sort_keys=False, allow_unicode=True, width=99))
 
 

@@ -20,6 +20,7 @@ from oracle.spec.units import parse, show
 
 TREES = ("switch", "fat-tree", "rail")  # what a tree of switches may say something of
 FIELDS = ("devices", "kind", "link", "ports", "wires")
+Facts = Mapping[str, Any]  # that a file has of a level
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def _streamed(
 
 
 def _node(
-    levels: list[Level], inside: int, file_levels: Sequence[Mapping[str, Any]], reading: Reading,
+    levels: list[Level], inside: int, file_levels: Sequence[Facts], reading: Reading,
     system: System, findings: list[Finding],
 ) -> list[Level]:  # fmt: skip
     """The levels inside a node as a file has them, at the speeds of the spec's levels."""
@@ -142,9 +143,7 @@ def _node(
     return new + outer
 
 
-def _ports(
-    levels: list[Level], inside: int, adapters: Mapping[str, Any], findings: list[Finding]
-) -> None:
+def _ports(levels: list[Level], inside: int, adapters: Facts, findings: list[Finding]) -> None:
     """Set the network ports of a node, unless the file may list others among them."""
     if inside >= len(levels):
         why = "the spec has no network"
@@ -164,15 +163,14 @@ def _ports(
 
 
 def _tree(
-    outer: list[Level], node: int, file_levels: Sequence[Mapping[str, Any]], reading: Reading,
+    outer: list[Level], node: int, file_levels: Sequence[Facts], reading: Reading,
     system: System, findings: list[Finding],
 ) -> list[Level]:  # fmt: skip
     """The network's levels as a tree of switches has them, at the speeds of the spec's."""
     if not outer:
         problem = f"{system.name} has no network level to take bandwidth and latency from"
-        raise InputError(
-            reading.path, 0, problem, "put one with `link: network` into the spec first"
-        )
+        hint = "put one with `link: network` into the spec first"
+        raise InputError(reading.path, 0, problem, hint)
     odd = next((level for level in outer if level.kind not in TREES or level.shape), None)
     if odd is not None:
         findings.append(Finding(odd.name, "kind", odd.kind, "tree", "kept",
@@ -221,11 +219,9 @@ def _slowed(
     levels[k] = _changed(levels[k], levels[k].name, facts, source_facts, findings)
 
 
-def _spans(
-    node: int, file_levels: Sequence[Mapping[str, Any]]
-) -> list[tuple[int, Mapping[str, Any]]]:
+def _spans(node: int, file_levels: Sequence[Facts]) -> list[tuple[int, Facts]]:
     """Devices below each height of switches, which are whole copies of the height below."""
-    spans: list[tuple[int, Mapping[str, Any]]] = []
+    spans: list[tuple[int, Facts]] = []
     for file_level in file_levels:
         below = spans[-1][0] if spans else node
         span = -(-int(file_level["nodes"]) * node // below) * below
@@ -235,7 +231,7 @@ def _spans(
 
 
 def _changed(
-    like: Level, name: str, facts: Mapping[str, Any], source_facts: Mapping[str, Any],
+    like: Level, name: str, facts: Facts, source_facts: Facts,
     findings: list[Finding], quiet: bool = False,
 ) -> Level:  # fmt: skip
     """The level with a file's facts, all noted; its source names what changed."""

@@ -74,9 +74,8 @@ def concerns(readings: Sequence[Reading], system: System) -> list[Concern]:
         concerns_found += _devices(reading, system)
         concerns_found += _placement(reading, system)
     concerns_found += _machines(readings)
-    concerns_found += [
-        concern for largest in reached(readings, system) for concern in _rate(largest, system)
-    ]
+    for peak in reached(readings, system):
+        concerns_found += _rate(peak, system)
     order = {"refuse": 0, "warn": 1}
     return sorted(dict.fromkeys(concerns_found), key=lambda concern: order[concern.severity])
 
@@ -101,9 +100,7 @@ def _named(reading: Reading) -> list[tuple[str, int]]:
     """Names of devices in a reading, and their lines."""
     device = reading.machine.get("device")
     from_machine = [(str(device), 0)] if device and not reading.devices else []
-    return [
-        named_device for named_device in (*reading.devices, *from_machine) if model(named_device[0])
-    ]
+    return [(name, line) for name, line in (*reading.devices, *from_machine) if model(name)]
 
 
 def _devices(reading: Reading, system: System) -> Iterator[Concern]:
@@ -187,9 +184,8 @@ def _placed(sample: Sample, path: str, system: System) -> Iterator[Concern]:
         problem = f"{layout}: they are not the same number on each"
         yield Concern(problem, path, line, "refuse", "say FILE:nodes=N,ranks=P as it ran")
     elif nodes > 1 and ranks * groups < nodes * node:
-        problem = (
-            f"{layout} leave {node - ranks * groups // nodes} of {node} devices of a node idle"
-        )
+        idle = node - ranks * groups // nodes
+        problem = f"{layout} leave {idle} of {node} devices of a node idle"
         advice = "if all were used, say FILE:nodes=N as it ran, or the system that was measured"
         yield Concern(problem, path, line, "warn", advice)
 

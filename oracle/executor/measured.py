@@ -197,11 +197,8 @@ def read(path: Path) -> list[Measurement]:
         return measurements
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        problem, hint = (
-            f"this is no measurement of plans: {reason}",
-            "`oracle run … -o FILE` writes one",
-        )
-        raise refusal(str(path), problem, hint, "E130") from None
+        problem = f"this is no measurement of plans: {reason}"
+        raise refusal(str(path), problem, "`oracle run … -o FILE` writes one", "E130") from None
 
 
 def join(
@@ -216,20 +213,16 @@ def join(
         members = [i for i, record in enumerate(of_ranks) if record["takes_part"]]
         steps = [ranks for k, ranks in records_of.items() if k.startswith(f"{run}/step ")]
         if steps:
-            measurement = _measurement(
-                of_ranks, [[ranks[i] for i in members] for ranks in steps], members, complete
-            )
-            checkpoints = of_ranks[0]["question"].get("checkpoint")
+            steps = [[ranks[i] for i in members] for ranks in steps]
+            measurement = _measurement(of_ranks, steps, members, complete)
             alive = [record["kinds"] for record in records_of.get(f"{run}/alive", [])]
             if alive:
-                measurement = replace(
-                    measurement, alive=max(alive, key=lambda kinds: sum(kinds.values()))
-                )
-            yield (
-                replace(measurement, recovery=summary(parts, size, run, checkpoints, noticed))
-                if checkpoints
-                else measurement
-            )
+                largest = max(alive, key=lambda kinds: sum(kinds.values()))
+                measurement = replace(measurement, alive=largest)
+            if checkpoints := of_ranks[0]["question"].get("checkpoint"):
+                recovery = summary(parts, size, run, checkpoints, noticed)
+                measurement = replace(measurement, recovery=recovery)
+            yield measurement
 
 
 def _measurement(

@@ -63,10 +63,10 @@ def run(
                       say=say, host=host, backend=backend)  # fmt: skip
 
     outcome, failures = started_again(start, runs[0].fail, parts, say)
-    measurements = (
-        list(measured.join(parts, size, outcome.complete, failures)) if outcome.leads else []
-    )
-    if outcome.leads and measurements:
+    if not outcome.leads:
+        return outcome, []
+    measurements = list(measured.join(parts, size, outcome.complete, failures))
+    if measurements:
         measured.write(out, measurements)
     return outcome, measurements
 
@@ -93,16 +93,14 @@ def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
     """Refuse plans of more devices than there are ranks, or of fewer where an engine takes all."""
     for job in jobs:
         devices = int(parse(job.plan, job.batch).devices[0, 0])
+        problem = ""
         if devices > ranks:
-            problem = f"`{job.plan}` is for {devices} devices, and there are {ranks} ranks"
-            raise refusal(
-                "options", problem, f"--local {devices}, or a launcher that starts as many"
-            )
-        if devices < ranks and not engines()[job.engine].spares:
-            problem = f"`{job.plan}` is for {devices} devices, {job.engine} takes all {ranks} ranks"
-            raise refusal(
-                "options", problem, f"--local {devices}, or a launcher that starts as many"
-            )
+            problem = f"and there are {ranks} ranks"
+        elif devices < ranks and not engines()[job.engine].spares:
+            problem = f"{job.engine} takes all {ranks} ranks"
+        if problem:
+            hint = f"--local {devices}, or a launcher that starts as many"
+            raise refusal("options", f"`{job.plan}` is for {devices} devices, {problem}", hint)
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:

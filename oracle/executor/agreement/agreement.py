@@ -82,11 +82,8 @@ class Agreement:
         began = self.wire.begin("largest gradients")
         total, entries_sent = WAYS[self.sparse](gradients, count, links)
         entry_bytes = packed((torch.zeros(count, dtype=torch.long), gradients[:count])).numel()
-        label, op, nbytes = (
-            f"largest gradients by {self.sparse}",
-            "sparse_allreduce",
-            float(entry_bytes),
-        )
+        label, op = f"largest gradients by {self.sparse}", "sparse_allreduce"
+        nbytes = float(entry_bytes)
         if self.sparse == "allgather":
             label, op, nbytes = "largest gradients", "allgather", float(entry_bytes * size)
         elif self.sparse == "switching":  # as much as a ring of the dense vector would be of

@@ -119,9 +119,8 @@ def by_split(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]
     for k in range(1, size):
         a, b = regions[(place + k) % size]
         inside = (entries[0] >= a) & (entries[0] < b)
-        received = links.swap_any(
-            packed((entries[0][inside] - a, entries[1][inside])), place + k, place - k
-        )
+        going = packed((entries[0][inside] - a, entries[1][inside]))
+        received = links.swap_any(going, place + k, place - k)
         sums += dense(unpacked(received, vector), sums)
     per_region = -(-count // size)
     places, values = largest(sums, per_region)
@@ -150,11 +149,10 @@ def by_switching(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entr
         c, d = shares[into]
         received = links.swap_any(_shorter(total[a:b]), place + 1, place - 1)
         is_dense = received.numel() == (d - c) * vector.element_size()
-        part = (
-            received.view(vector.dtype)
-            if is_dense
-            else dense(unpacked(received, vector), total[c:d])
-        )
+        if is_dense:
+            part = received.view(vector.dtype)
+        else:
+            part = dense(unpacked(received, vector), total[c:d])
         total[c:d] = total[c:d] + part if adds else part
     return total, entries
 

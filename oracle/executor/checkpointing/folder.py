@@ -205,24 +205,17 @@ class SavedState:
         for name in self.manifest["files"]:
             index = _unsealed(self.place / name.replace(".state", ".json"))
             self.random |= index["random"]
-            for section in (Section(**section_fields) for section_fields in index["sections"]):
+            for section in (Section(**fields) for fields in index["sections"]):
                 self.sections.setdefault(section.key, []).append((name, section))
 
-    def overlapping(self, wanted_section: Section) -> Sequence[tuple[Section, bytes]]:
+    def overlapping(self, need: Section) -> Sequence[tuple[Section, bytes]]:
         """The sections that hold these elements, read and checked; all elements are in them."""
-        among = self.sections.get(wanted_section.key, ())
-        overlaps = [
-            section
-            for section in among
-            if section[1].begin < wanted_section.end and wanted_section.begin < section[1].end
-        ]
-        elements = sum(
-            min(wanted_section.end, section.end) - max(wanted_section.begin, section.begin)
-            for _, section in overlaps
-        )
-        if elements != wanted_section.end - wanted_section.begin:
-            tensor = f"{wanted_section.name} of operation {wanted_section.op}"
-            raise Damaged(f"{self.place.name}: {tensor} is not whole")
+        overlaps = [(name, section) for name, section in self.sections.get(need.key, ())
+                    if section.begin < need.end and need.begin < section.end]  # fmt: skip
+        elements = sum(min(need.end, section.end) - max(need.begin, section.begin)
+                       for _, section in overlaps)  # fmt: skip
+        if elements != need.end - need.begin:
+            raise Damaged(f"{self.place.name}: {need.name} of operation {need.op} is not whole")
         return [(section, self._content(name, section)) for name, section in overlaps]
 
     def _content(self, name: str, section: Section) -> bytes:
@@ -247,6 +240,3 @@ def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
         except Damaged as why:
             passed.append(str(why))
     return None, passed
-
-
-__all__ = ["Damaged", "SavedState", "Section", "StateFile", "commit", "manifest", "newest"]

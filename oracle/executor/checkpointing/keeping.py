@@ -66,9 +66,8 @@ def keeping(text: str, resume: bool = False, played: Sequence[Any] | None = None
         if not re.fullmatch("[1-9][0-9]{0,8}", value):
             raise refusal("options", f"`{name}={value}` is no whole number from 1 on", example)
     numbers = {name: int(value) for name, value in counts.items()}
-    return Keeping(
-        way, str(Path(options["to"]).absolute()), **numbers, resume=resume, played=played
-    )
+    folder = str(Path(options["to"]).absolute())
+    return Keeping(way, folder, **numbers, resume=resume, played=played)
 
 
 def planted(text: str, devices: int) -> Planted:
@@ -83,12 +82,8 @@ def planted(text: str, devices: int) -> Planted:
     numbers = {name: options.get(name, "") for name in ("step", "rank") if name in options}
     sound = all(re.fullmatch("[0-9]{1,9}", value) for value in numbers.values())
     place = options.get("at", PLACES[0])
-    if (
-        not sound
-        or set(options) - {"step", "rank", "at"}
-        or "step" not in options
-        or place not in PLACES
-    ):
+    sound &= "step" in options and place in PLACES
+    if not sound or set(options) - {"step", "rank", "at"}:
         raise refusal("options", f"`--fail {text}` is no failure of a rank", example)
     rank = int(numbers.get("rank", devices - 1))
     if rank >= devices:
@@ -106,9 +101,8 @@ def refuse_failures(
         raise refusal("options", problem, "--checkpoint sharded,every=5,to=FOLDER")
     if failures and joined:
         problem = "--fail starts ranks again, and these ranks are started by another launcher"
-        raise refusal(
-            "options", problem, "--local N; or let that launcher start them again, --resume"
-        )
+        hint = "--local N; or let that launcher start them again, --resume"
+        raise refusal("options", problem, hint)
     for failure in (Planted(**fields) for fields in failures):
         if not 1 <= failure.step <= steps:
             raise refusal("options", f"--fail: there are steps 1 to {steps}", "one of them")

@@ -34,10 +34,7 @@ def started_again(
         due = _planted(left, fault)
         if outcome.code != FAILED or fault is None or due is None:
             return outcome, failures
-        attempt = max(
-            int(attempt_folder.name.rpartition("-")[2])
-            for attempt_folder in parts.glob("attempt-*")
-        )
+        attempt = max(int(path.name.rpartition("-")[2]) for path in parts.glob("attempt-*"))
         failures.append(due | {"noticed": fault.when, "ended": time.time(), "attempt": attempt})
         left.remove(due)
         say(f"rank {fault.rank} failed at {fault.activity}, as was asked; all ranks start again")

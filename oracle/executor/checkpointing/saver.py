@@ -130,10 +130,8 @@ class Saver:
         """Send what this rank keeps to rank 0; rank 0 writes as it comes."""
         group, began = self.rank.control, time.perf_counter()
         if self.rank.rank > 0:
-            sections_sent = [
-                asdict(replace(piece.section, nbytes=piece.values.nbytes)) for piece in pieces
-            ]
-            about = json.dumps([random, sections_sent]).encode()
+            announced = [asdict(replace(p.section, nbytes=p.values.nbytes)) for p in pieces]
+            about = json.dumps([random, announced]).encode()
             dist.send(torch.tensor([len(about)]), 0, group=group)
             dist.send(torch.frombuffer(bytearray(about), dtype=torch.uint8), 0, group=group)
             for number, piece in enumerate(pieces):

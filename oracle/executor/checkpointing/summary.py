@@ -19,7 +19,8 @@ from typing import Any
 
 from oracle.executor.ranks import records
 
-Records = Mapping[str, Sequence[Mapping[str, Any]]]
+Record = Mapping[str, Any]
+Records = Mapping[str, Sequence[Record]]
 PARTS = ("blocking", "waited", "copy", "gather", "write", "flush", "commit", "background",
          "safe_after")  # fmt: skip
 
@@ -62,9 +63,8 @@ def summary(
     checkpoints = sorted(_checkpoints(training, since), key=lambda checkpoint: checkpoint["at"])
     first_begin = training[f"begin {max(begun, default=0)}"][0] if begun else {}
     how = {**how, **{name: first_begin[name] for name in ("file_system", "nodes") if first_begin}}
-    return Recovery(
-        _all(how, checkpoints), failures, _goodput(training, checkpoints, failures, since)
-    )
+    goodput = _goodput(training, checkpoints, failures, since)
+    return Recovery(_all(how, checkpoints), failures, goodput)
 
 
 def _dies(parts: Path, run: str, failure: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -86,7 +86,7 @@ def _checkpoints(training: Records, since: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def _all(how: Mapping[str, Any], checkpoints: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _all(how: Record, checkpoints: Sequence[Record]) -> dict[str, Any]:
     """How checkpoints were kept, and medians over all of them."""
     fields = {name: value for name, value in how.items() if name != "played"}
     fields["count"] = len(checkpoints)
@@ -107,9 +107,7 @@ def _begun(training: Records, attempt: int, step: int) -> float | None:
     return None
 
 
-def _failure(
-    training: Records, died: Mapping[str, Any], failure: Mapping[str, Any]
-) -> dict[str, Any]:
+def _failure(training: Records, died: Record, failure: Record) -> dict[str, Any]:
     """One failure, from the death of a rank until the first step after it."""
     attempt = failure["attempt"]
     fields = {"rank": failure["rank"], "step": failure["step"], "at": failure["at"],
@@ -136,9 +134,8 @@ def _failure(
 
 
 def _goodput(
-    training: Records, checkpoints: Sequence[Mapping[str, Any]],
-    failures: Sequence[Mapping[str, Any]], since: int,
-) -> dict[str, float]:  # fmt: skip
+    training: Records, checkpoints: Sequence[Record], failures: Sequence[Record], since: int
+) -> dict[str, float]:
     """Where the seconds of the whole training went."""
     seconds_of_step: dict[int, float] = {}
     stamps, each_step = [], dict[tuple[int, int], tuple[float, float]]()
@@ -149,9 +146,7 @@ def _goodput(
             seconds_of_step[number] = max(rank["seconds"] for rank in ranks)
             stamps.append(began)
             each_step[ranks[0]["start"], number] = began, seconds_of_step[number]
-    ends = [
-        rank["at"] for key, ranks in training.items() if key.startswith("end ") for rank in ranks
-    ]
+    ends = [rank["at"] for key in training if key.startswith("end ") for rank in training[key]]
     if not ends or not stamps or max(ends) < max(stamps):
         return {}
     seconds = max(ends) - min(stamps)
@@ -164,13 +159,8 @@ def _goodput(
     }
     rest = {"other": seconds - sum(parts.values()), "share": parts["progress"] / seconds,
             "between": _between(each_step, {entry["step"] for entry in checkpoints})}  # fmt: skip
-    return {
-        "seconds": seconds,
-        "steps": len(seconds_of_step),
-        "last": max(seconds_of_step),
-        **parts,
-        **rest,
-    }
+    steps = {"steps": len(seconds_of_step), "last": max(seconds_of_step)}
+    return {"seconds": seconds, **steps, **parts, **rest}
 
 
 def _between(steps: Mapping[tuple[int, int], tuple[float, float]], saved: set[int]) -> float:

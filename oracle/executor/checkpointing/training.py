@@ -105,9 +105,8 @@ def _arm(
 
     def enter(phase: str, label: str) -> None:
         rank.enter(phase, label, max(step, 0))
-        if phase == "backward" and (
-            due := [failure.at for failure in planted_here if failure.at != "checkpoint"]
-        ):
+        due = [failure.at for failure in planted_here if failure.at != "checkpoint"]
+        if phase == "backward" and due:
             die(due[0])
 
     steps.wire.enter = enter

@@ -144,11 +144,8 @@ def _of_model(model: Model) -> Iterator[str]:
     native = {"mixtures of experts are": any(row.experts for row in rows),
               "attention to another sequence is": any(row.kind == "cross" for row in rows),
               "several losses are": sum(row.kind == "loss" for row in rows) > 1}  # fmt: skip
-    yield from (
-        f"{subject} run by the native engine at most"
-        for subject, present in native.items()
-        if present
-    )
+    for subject in (subject for subject, present in native.items() if present):
+        yield f"{subject} run by the native engine at most"
     yield from priced_only(model)
 
 

@@ -7,6 +7,7 @@ there, what was read counts as cached. Every figure is the median of rounds, eac
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import statistics
@@ -123,9 +124,8 @@ def _measure(rank: Rank, arguments: Mapping[str, Any], folder: Path) -> None:
             return
         rank.enter("measure", measurement.words, number)
         rank.say(f"{number}/{len(planned)} {measurement.words}")
-        rates, mean, served = _rounds(
-            rank, measurement, files_here, _work(measurement.kind, throttle)
-        )
+        work = _work(measurement.kind, throttle)
+        rates, mean, served = _rounds(rank, measurement, files_here, work)
         if rank.rank == 0:
             rank.record(f"{measurement.kind} {measurement.threads} {measurement.cold}", sample={
                 "operation": "stat" if measurement.kind == "stat" else "files",
@@ -149,9 +149,8 @@ def _rounds(
             cached |= stayed(turned) > FEW * len(turned)
         rank.agree(0)
         done, spent = _run(turned, measurement.threads, work, measurement.seconds)
-        moved = [
-            min(size, FIRST if measurement.kind == "first" else size) for _, size in turned[:done]
-        ]
+        limit = FIRST if measurement.kind == "first" else math.inf
+        moved = [min(size, limit) for _, size in turned[:done]]
         rates.append(_all(rank, done / spent))
         sizes.append(statistics.mean(moved))
     return rates, 0.0 if measurement.kind == "stat" else statistics.mean(sizes), cached

@@ -104,11 +104,9 @@ def of_shape(samples_found: SampleSet, shape_wanted: Sequence[int]) -> SampleSet
             samples += [Sample(sample.path, sample.offset + k * size, size, sample.dtype, shape)
                         for k in range(sample.shape[0])]  # fmt: skip
         else:
-            problem = (
-                f"{os.path.basename(sample.path)} holds {_by(sample.shape)}, and the model takes"
-            )
+            content = f"{os.path.basename(sample.path)} holds {_by(sample.shape)}"
             hint = "arrays of one sample, or of many along their first axis"
-            raise refusal("data", f"{problem} {_by(shape)}", hint)
+            raise refusal("data", f"{content}, and the model takes {_by(shape)}", hint)
     return SampleSet(tuple(samples), samples_found.files)
 
 

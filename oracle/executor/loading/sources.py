@@ -46,11 +46,9 @@ class Place:
     def owner(self, count: int, sample: int) -> int:
         share, remainder = divmod(count, self.readers)
         in_larger = (share + 1) * remainder
-        return (
-            sample // (share + 1)
-            if sample < in_larger
-            else remainder + (sample - in_larger) // max(share, 1)
-        )
+        if sample < in_larger:
+            return sample // (share + 1)
+        return remainder + (sample - in_larger) // max(share, 1)
 
 
 class Source:
@@ -116,11 +114,9 @@ class Staged(Source):
 
     def prepare(self, report: Callable[[int], None]) -> None:
         self.place.folder.mkdir(parents=True)
-        samples_kept = (
-            range(len(self.data)) if self.place.everywhere else self.place.part(len(self.data))
-        )
-        self.enough(samples_kept)
-        for sample in self.place.part(len(self.data)):
+        part = self.place.part(len(self.data))
+        self.enough(range(len(self.data)) if self.place.everywhere else part)
+        for sample in part:
             self.keep(sample, self.from_files(sample))
             report(sample)
 

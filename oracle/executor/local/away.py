@@ -27,12 +27,5 @@ class Away:
         host_update = optimizer and axis.word("update") == "host"
         on_disk, delayed = axis.word("to") == "disk", axis.word("delayed") == "on"
         ahead = max(int(axis.prefetch[0, 0]), 1)
-        return cls(
-            "weights" in kinds,
-            optimizer,
-            "activations" in kinds,
-            on_disk,
-            host_update,
-            delayed,
-            ahead,
-        )
+        weights, activations = "weights" in kinds, "activations" in kinds
+        return cls(weights, optimizer, activations, on_disk, host_update, delayed, ahead)

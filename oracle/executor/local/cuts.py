@@ -174,7 +174,6 @@ def stages_of(graph: OperationGraph, plan: Plan, chosen: list[int] | None) -> li
         boundaries = [int(n) for n in balanced_cuts(load[None, :], chunks)[0]]
     ends = boundaries[:1] + boundaries[-1:] == [0, graph.units]
     if len(boundaries) != chunks + 1 or not ends or any(a >= b for a, b in pairwise(boundaries)):
-        raise NotSupported(
-            f"stages cut at {boundaries}: {chunks} of {graph.units} units were asked for"
-        )
+        cuts = f"stages cut at {boundaries}"
+        raise NotSupported(f"{cuts}: {chunks} of {graph.units} units were asked for")
     return list(pairwise(boundaries))

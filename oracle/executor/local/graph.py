@@ -86,11 +86,8 @@ class _Unroller:
 
     def place(self, items: Sequence[Placed], position: At, scope: dict[str, At]) -> At:
         for item in items:
-            position = (
-                self.place_block(item, position, scope)
-                if item.layer is None
-                else self.place_layer(item, position, scope)
-            )
+            place = self.place_block if item.layer is None else self.place_layer
+            position = place(item, position, scope)
         return position
 
     def place_layer(self, item: Placed, position: At, scope: dict[str, At]) -> At:

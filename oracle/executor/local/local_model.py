@@ -76,13 +76,8 @@ class LocalModel:
         self.shards: tuple[str, ...] = around if self.zero else ()
         if mesh.degree("sharded") > 1:
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
-        several = [
-            self.replicas,
-            around,
-            expert_replicas(self.replicas),
-            expert_replicas(around),
-            EXPERTS,
-        ]
+        several = [self.replicas, around]
+        several += [*map(expert_replicas, several), EXPERTS]
         if dtype == torch.float16:  # all hear whether one has a gradient that is no number
             several.append(tuple(mesh.degrees))
         for axes in (*((axis,) for axis in mesh.degrees), *several, (ENDS,)):
@@ -171,9 +166,8 @@ class LocalModel:
     def _copy(self) -> HeldWeight:
         """The copy for a later stage of the table that the first stage looks up."""
         op = next(op for op in self.graph.operations if op.shape.kind == "embedding")
-        table = HeldWeight(
-            op, "table", weights_of(op)["table"], self.cuts.weight_intervals(op)["table"]
-        )
+        intervals = self.cuts.weight_intervals(op)["table"]
+        table = HeldWeight(op, "table", weights_of(op)["table"], intervals)
         self.held_weights.append(table)
         self.weight_of[op.index, "table"] = table
         return table

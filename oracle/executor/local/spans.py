@@ -37,9 +37,8 @@ def spans_of(graph: OperationGraph, units: Interval, blocks: bool) -> list[Span]
         groups[-1].append(op)
     indices = {op.index for op in chunk}
     read: dict[int, int] = {}  # the last operation of the chunk that reads a tensor
-    outside = {
-        feed for op in graph.operations if op.index not in indices for feed in op.feeds
-    } & indices
+    elsewhere = (op for op in graph.operations if op.index not in indices)
+    outside = {feed for op in elsewhere for feed in op.feeds} & indices
     for op in chunk:
         read.update(dict.fromkeys(op.feeds, op.index))
     unit: dict[int, int] = {}

@@ -78,9 +78,8 @@ class Bundle:
             else:
                 weight.value.grad = weight.gradient
         self.shard = self.weights[:0]  # what is kept while the buffer is freed
-        self.summed = self.gradients[
-            self.shard_slice
-        ]  # the own part, of all replicas and micro-batches
+        # this device's part, of all replicas and micro-batches
+        self.summed = self.gradients[self.shard_slice]
 
     @property
     def mixed(self) -> bool:
@@ -89,17 +88,12 @@ class Bundle:
 
     def fill(self, weight: HeldWeight, value: Tensor) -> None:
         """Set a weight, and this device's part of its masters."""
-        first, flat = self.shard_slice.start, value.flatten()
-        begin, end = (
-            max(weight.offset, first),
-            min(weight.offset + len(flat), self.shard_slice.stop),
-        )
+        first, offset, flat = self.shard_slice.start, weight.offset, value.flatten()
+        begin, end = max(offset, first), min(offset + len(flat), self.shard_slice.stop)
         with torch.no_grad():
             weight.value.copy_(value)
             if self.mixed and begin < end:
-                self.masters[begin - first : end - first] = flat[
-                    begin - weight.offset : end - weight.offset
-                ]
+                self.masters[begin - first : end - first] = flat[begin - offset : end - offset]
 
     def updated(self) -> Tensor:
         """What an optimizer updates on this device: its masters, or its part of the weights."""

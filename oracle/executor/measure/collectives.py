@@ -106,11 +106,9 @@ def _same_world(parts: Path, now: Mapping[str, Any]) -> None:
     before = first["world"] if first else now
     for name, value in now.items():
         if before.get(name, value) != value:
-            difference = (
-                f"an earlier run, left here, had {name} {before[name]}; this one has {value}"
-            )
+            earlier = f"an earlier run, left here, had {name} {before[name]}"
             hint = "name another file with -o, or delete this folder"
-            raise refusal(str(parts), difference, hint)
+            raise refusal(str(parts), f"{earlier}; this one has {value}", hint)
 
 
 def merge(parts: Path, out: Path, complete: bool) -> int:
@@ -138,11 +136,9 @@ def merge(parts: Path, out: Path, complete: bool) -> int:
 def _joined(of_ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One sample from the records of all ranks: each repeat took as long as its slowest rank."""
     of_members = [record for record in of_ranks if record["each"]]
-    slowest = [
-        max(repeat) for repeat in zip(*(record["each"] for record in of_members), strict=True)
-    ]
+    repeats = zip(*(record["each"] for record in of_members), strict=True)
     sample = {k: v for k, v in of_members[0].items() if k not in ("each", "rank", "key")}
-    return sample | {"seconds": slowest}
+    return sample | {"seconds": [max(repeat) for repeat in repeats]}
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:

@@ -162,9 +162,8 @@ def gpus(root: Path) -> int:
     installed = len([*(root / "proc/driver/nvidia/gpus").glob("*")])
     if visible is None:
         return installed
-    return min(
-        installed, len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
-    )
+    listed = [name for name in visible.split(",") if name.strip() not in ("", "-1")]
+    return min(installed, len(listed))
 
 
 def host_class(facts: dict[str, Any]) -> str:

@@ -44,10 +44,8 @@ class Tensors:
         """The same inputs several times over in memory."""
         nbytes = sum(tensor.numel() * tensor.element_size() for tensor in inputs)
         extra = min(COPIES, int(2 * self.cache / max(nbytes, 1)) + 1) - 1
-        return [
-            inputs,
-            *(tuple(tensor.detach().clone() for tensor in inputs) for _ in range(extra)),
-        ]
+        copies = (tuple(tensor.detach().clone() for tensor in inputs) for _ in range(extra))
+        return [inputs, *copies]
 
 
 def call(kernel: Wanted, tensors: Tensors) -> Call:
@@ -103,11 +101,9 @@ def _conv(kernel: Wanted, tensors: Tensors) -> Made:
     batch, channels, filters = kernel.shape[:3]
     out, window, stride = (list(kernel.shape[first + planes : first + 3]) for first in (3, 6, 9))
     pad = [side // 2 for side in window]
-    input_extents = [
-        (o - 1) * s + w - 2 * p for o, s, w, p in zip(out, stride, window, pad, strict=True)
-    ]
-    input_extents = [max(1, extent) for extent in input_extents]
-    x = tensors(kernel.precision, batch, channels, *input_extents)
+    sides = zip(out, stride, window, pad, strict=True)
+    inputs = [max(1, (o - 1) * s + w - 2 * p) for o, s, w, p in sides]
+    x = tensors(kernel.precision, batch, channels, *inputs)
     w = tensors(kernel.precision, filters, channels, *window)
     ones, zeros = [1] * len(out), [0] * len(out)
     if kernel.part == "forward":

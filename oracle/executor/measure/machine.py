@@ -198,9 +198,8 @@ def _kernels(rank: Rank, arguments: Mapping[str, Any], machine: Mapping[str, Any
     """Probe the device, then time the kernels that the probes allow."""
     from oracle.executor.measure.kernel_calls import Tensors
 
-    tensors = Tensors(
-        rank.device, machine.get("cache") or machine["hardware"]["processor"]["cache"]
-    )
+    cache = machine.get("cache") or machine["hardware"]["processor"]["cache"]
+    tensors = Tensors(rank.device, cache)
     if not rank.finished("probe"):
         rank.say("memory and a large product")
         rank.enter("measure", "memory")

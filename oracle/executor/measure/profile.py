@@ -61,13 +61,8 @@ def measure_compute(
             line for path in sorted(parts.glob("rank-*.jsonl")) for line in records.lines(path)
         ]
         precisions = {job.precision for job in runs}
-        write(
-            out,
-            lines,
-            questions,
-            precisions.pop() if len(precisions) == 1 else "",
-            outcome.complete,
-        )
+        precision = precisions.pop() if len(precisions) == 1 else ""
+        write(out, lines, questions, precision, outcome.complete)
     return outcome
 
 

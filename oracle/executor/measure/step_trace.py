@@ -35,15 +35,15 @@ def traced(rank: Rank, steps: Steps) -> None:
         with record_function(STEP):
             sample, ended = timed(rank, steps, steps.job.steps + 1, before)
     profiler.export_chrome_trace(str(path))
-    complete_events = [
-        event for event in read_json(path, "trace", LOG)["traceEvents"] if event.get("ph") == "X"
-    ]
-    mark = next(event["ts"] for event in complete_events if event["name"] == STEP)
+    trace = read_json(path, "trace", LOG)["traceEvents"]
+    complete = [event for event in trace if event.get("ph") == "X"]
+    mark = next(event["ts"] for event in complete if event["name"] == STEP)
     events = [{"name": event["name"], "cat": event.get("cat", ""), "track": str(event["tid"]),
                "began": before - steps.ahead + (event["ts"] - mark) * 1e-6,
-               "seconds": event["dur"] * 1e-6} for event in complete_events]  # fmt: skip
-    document = {"host": rank.hosts[rank.rank], "began": ended - sample["seconds"] - steps.ahead,
-            "seconds": sample["seconds"], "calls": sample["calls"], "events": events}  # fmt: skip
+               "seconds": event["dur"] * 1e-6} for event in complete]  # fmt: skip
+    began = ended - sample["seconds"] - steps.ahead
+    document = {"host": rank.hosts[rank.rank], "began": began, "seconds": sample["seconds"],
+                "calls": sample["calls"], "events": events}  # fmt: skip
     write_whole(path, json.dumps(document))
 
 

@@ -239,12 +239,8 @@ def same_machine(rank: Rank, before: Mapping[str, Any]) -> None:
     """Refuse to mix the steps of two machines, or of two versions."""
     now = environment(rank)
     compared = ("ranks", "nodes", "backend", "device", "torch", "oracle")
-    if changed := differences(
-        *(
-            {name: environment_facts.get(name) for name in compared}
-            for environment_facts in (before, now)
-        )
-    ):
+    earlier, current = ({name: facts.get(name) for name in compared} for facts in (before, now))
+    if changed := differences(earlier, current):
         problem = f"the results left here are of another machine: {'; '.join(changed)}"
         raise refusal(str(rank.attempt.parent), problem, AGAIN)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -158,9 +159,8 @@ def _alltoall(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
 
     outgoing = _buffer(rank, _share(groups, size) * groups.shape.size)
     incoming = outgoing.clone()
-    return lambda: dist.all_to_all_single(
-        incoming, outgoing, group=groups.mine
-    ), outgoing.numel() * 4
+    call = partial(dist.all_to_all_single, incoming, outgoing, group=groups.mine)
+    return call, outgoing.numel() * 4
 
 
 def _neighbours(rank: Rank, groups: ProcessGroups) -> Iterator[int]:
@@ -190,11 +190,8 @@ def _halo(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     incoming = [_buffer(rank, max(size // 4, 1)) for _ in neighbours]
 
     def call() -> None:
-        together(
-            zip(neighbours, outgoing, strict=True),
-            zip(neighbours, incoming, strict=True),
-            groups.mine,
-        )()
+        going, coming = (zip(neighbours, t, strict=True) for t in (outgoing, incoming))
+        together(going, coming, groups.mine)()
 
     return call, outgoing[0].numel() * 4
 

@@ -74,10 +74,8 @@ def _in_a_step(
     if message.when in ("forward", "backward"):
         times = calls * segments * (1.0 if message.once else model.repeat * reruns)
         total = float(devices * (nbytes * times).sum())
-        most_calls = max(
-            float(((nbytes > 0) * times) @ _rows_in(counts, stages[i::p])) for i in range(p)
-        )
-        return total * _neighbours(message, plan), most_calls
+        calls_of_stage = [((nbytes > 0) * times) @ _rows_in(counts, stages[i::p]) for i in range(p)]
+        return total * _neighbours(message, plan), float(max(calls_of_stage))
     if message.when == "step":
         once = calls.max()
         return float(devices * (nbytes @ model.repeat) * once), float(once)

@@ -109,20 +109,18 @@ class DeviceMesh:
             for members in map(tuple, slices.values()):
                 if len(members) > 1 and members not in _PROCESS_GROUPS:
                     _PROCESS_GROUPS[members] = opened(members)
-            members_here = next(
-                (m for m in map(tuple, slices.values()) if self.rank in m), (self.rank,)
-            )
-            place = members_here.index(self.rank)
-            self._groups[names] = Group(members_here, place, _PROCESS_GROUPS.get(members_here))
+            alone = (self.rank,)
+            members = next((m for m in map(tuple, slices.values()) if self.rank in m), alone)
+            place = members.index(self.rank)
+            self._groups[names] = Group(members, place, _PROCESS_GROUPS.get(members))
         return self._groups[names]
 
     def make_ways(self, axis: str, pairs: Sequence[tuple[int, int]]) -> None:
         """Make the groups for messages between places along an axis; all ranks must ask alike."""
         for source in range(self.size):
             coordinates = self.coordinates(source)
-            for to in (
-                self.rank_at({**coordinates, axis: j}) for i, j in pairs if i == coordinates[axis]
-            ):
+            places = (j for i, j in pairs if i == coordinates[axis])
+            for to in (self.rank_at({**coordinates, axis: place}) for place in places):
                 if (source, to) not in _WAYS:
                     _WAYS[source, to] = opened(sorted((source, to)))
 

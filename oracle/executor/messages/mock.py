@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oracle.executor.measure.clock import Timer
 from oracle.executor.messages.mesh import DeviceMesh
-from oracle.executor.messages.wire import ByRank, Wire, size_of
+from oracle.executor.messages.wire import ByRank, Wait, Wire, size_of
 
 
 class MockWire(Wire):
@@ -69,9 +69,7 @@ class MockWire(Wire):
         size = self.mesh.group(axes).size
         return (size - 1) / size
 
-    def allreduce_later(
-        self, buffer: Tensor, axes: Sequence[str], label: str
-    ) -> Callable[[], None]:
+    def allreduce_later(self, buffer: Tensor, axes: Sequence[str], label: str) -> Wait:
         return lambda: None
 
     def allgather(
@@ -96,9 +94,8 @@ class MockWire(Wire):
 
     def alltoall(self, parts: Tensor, axes: Sequence[str], label: str) -> Tensor:
         incoming = torch.empty_like(parts)
-        self._arrive(
-            self._share_of_others(axes) * size_of(parts), self.mesh.group(axes).members, [incoming]
-        )
+        nbytes = self._share_of_others(axes) * size_of(parts)
+        self._arrive(nbytes, self.mesh.group(axes).members, [incoming])
         return incoming
 
     def alltoall_uneven(
@@ -106,11 +103,8 @@ class MockWire(Wire):
         label: str,
     ) -> Tensor:  # fmt: skip
         incoming = outgoing.new_empty((sum(received), *outgoing.shape[1:]))
-        self._arrive(
-            self._share_of_others(axes) * size_of(outgoing),
-            self.mesh.group(axes).members,
-            [incoming],
-        )
+        nbytes = self._share_of_others(axes) * size_of(outgoing)
+        self._arrive(nbytes, self.mesh.group(axes).members, [incoming])
         return incoming
 
     def counts_of_all(self, counts: Tensor, axes: Sequence[str], label: str) -> Tensor:
@@ -132,7 +126,7 @@ class MockWire(Wire):
         nbytes = sum(map(size_of, outgoing.values()))
         self._arrive(nbytes, {self.mesh.rank, *outgoing, *incoming}, incoming.values())
 
-    def send(self, tensor: Tensor, to: int, label: str) -> Callable[[], None]:
+    def send(self, tensor: Tensor, to: int, label: str) -> Wait:
         tensor.contiguous()
         return lambda: None
 

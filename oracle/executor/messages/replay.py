@@ -84,9 +84,7 @@ def messages_of(
                 size = float(crossed.received_ahead(crossed.values(nbytes[None])).max())
                 forth.append(sent(size))
                 back.append(sent(size))
-    return [
-        sent_message for sent_message in (forth + back) * segments + ends if sent_message.nbytes > 0
-    ]
+    return [message for message in (forth + back) * segments + ends if message.nbytes > 0]
 
 
 def _first(values: Any) -> float:

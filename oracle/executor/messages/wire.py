@@ -22,6 +22,7 @@ from oracle.executor.messages.calls import gather, newest, together
 from oracle.executor.messages.mesh import DeviceMesh
 
 ByRank: TypeAlias = dict[int, Tensor]
+Wait: TypeAlias = Callable[[], None]
 
 
 @dataclass
@@ -112,9 +113,7 @@ class Wire:
             self.count(label, "allreduce", group.size, size_of(buffer), began, group.members)
         return buffer
 
-    def allreduce_later(
-        self, buffer: Tensor, axes: Sequence[str], label: str
-    ) -> Callable[[], None]:
+    def allreduce_later(self, buffer: Tensor, axes: Sequence[str], label: str) -> Wait:
         """Begin to sum in place; call what is returned to wait for the end."""
         group = self.mesh.group(axes)
         if group.size == 1:
@@ -176,10 +175,8 @@ class Wire:
         """Send so many rows to each rank of the group; the rows that come lie in its order."""
         group = self.mesh.group(axes)
         began = self.begin(label)
-        incoming, outgoing = (
-            outgoing.new_empty(sum(received), *outgoing.shape[1:]),
-            outgoing.contiguous(),
-        )
+        outgoing = outgoing.contiguous()
+        incoming = outgoing.new_empty(sum(received), *outgoing.shape[1:])
         dist.all_to_all_single(incoming, outgoing, list(received), list(sent), group=group.handle)
         self.count(label, "alltoall", group.size, size_of(outgoing), began, group.members)
         return incoming
@@ -213,7 +210,7 @@ class Wire:
         nbytes = sum(map(size_of, outgoing.values()))
         self.count(label, "halo", len(outgoing) + 1, nbytes, began)
 
-    def send(self, tensor: Tensor, to: int, label: str) -> Callable[[], None]:
+    def send(self, tensor: Tensor, to: int, label: str) -> Wait:
         """Begin to send; call what is returned before the buffer goes."""
         began = self.begin(label)
         contiguous = tensor.contiguous()

@@ -80,16 +80,10 @@ class RingAttention(ExchangeFunction):
             scores = _scores(q, keys, parts[me], parts[owner], causal)
             probabilities = (scores - logsum[..., None]).exp()
             wide_values = values.repeat_interleave(q.shape[1] // values.shape[1], 1)
-            score_gradient = (
-                probabilities
-                * (gradient @ wide_values.transpose(-2, -1) - dot)
-                / math.sqrt(q.shape[-1])
-            )
+            score_gradient = probabilities * (gradient @ wide_values.transpose(-2, -1) - dot)
+            score_gradient = score_gradient / math.sqrt(q.shape[-1])
             query_gradient = _of_values(score_gradient, keys, q.shape[1])
-            back = (
-                score_gradient.transpose(-2, -1) @ q,
-                probabilities.transpose(-2, -1) @ gradient,
-            )
+            back = (score_gradient.mT @ q, probabilities.mT @ gradient)
             return query_gradient, torch.stack([_folded(t, keys.shape[1]) for t in back])
 
         own_keys_values = torch.stack([k, v])
@@ -104,9 +98,8 @@ class RingAttention(ExchangeFunction):
             query_gradient = query_gradient + q_share
             travelling = kv_share if travelling is None else travelling + kv_share
         if travelling is not None:  # back to the owner, the next rank
-            own_kv_gradient = (
-                own_kv_gradient + _pass_on(travelling, parts, (me + 1) % p, comm, comm.back_label)()
-            )
+            arrived = _pass_on(travelling, parts, (me + 1) % p, comm, comm.back_label)()
+            own_kv_gradient = own_kv_gradient + arrived
         return query_gradient, own_kv_gradient[0], own_kv_gradient[1], None, None, None
 
 
@@ -119,16 +112,13 @@ def _pass_on(
     return comm.wire.rotate(tensors, tensors.new_empty(shape), comm.axes, label)
 
 
-def _scores(
-    q: Tensor, keys: Tensor, query_span: Interval, key_span: Interval, causal: bool
-) -> Tensor:
+def _scores(q: Tensor, keys: Tensor, rows: Interval, columns: Interval, causal: bool) -> Tensor:
+    """The scores of queries at tokens `rows` and keys at tokens `columns`."""
     wide_keys = keys.repeat_interleave(q.shape[1] // keys.shape[1], 1)
     scores: Tensor = q @ wide_keys.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if causal:
-        positions, key_positions = (
-            torch.arange(*span, device=q.device) for span in (query_span, key_span)
-        )
-        scores = scores.masked_fill(key_positions[None, :] > positions[:, None], -math.inf)
+        at_row, at_column = (torch.arange(*span, device=q.device) for span in (rows, columns))
+        scores = scores.masked_fill(at_column[None, :] > at_row[:, None], -math.inf)
     return scores
 
 

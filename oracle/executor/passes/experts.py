@@ -130,9 +130,8 @@ def routed(local: LocalModel, op: Operation, x: Tensor, logits: Tensor) -> Routi
     begin, end = dealt[experts.place]
     sent = [int(counts[a:b].sum()) for a, b in dealt]
     # (devices that send here, experts that are here), then of each that gathers
-    incoming = local.wire.counts_of_all(counts, EXPERTS, "expert: counts")[
-        :, begin:end
-    ].contiguous()
+    incoming = local.wire.counts_of_all(counts, EXPERTS, "expert: counts")
+    incoming = incoming[:, begin:end].contiguous()
     received, tensor, counts_gathered = incoming.sum(1).tolist(), None, incoming[None]
     if local.cuts.sequence and mesh.degree("expert/tensor", "tensor/expert") == 1:
         tensor = (local.comm("tensor", "expert activations gathered",
@@ -140,15 +139,12 @@ def routed(local: LocalModel, op: Operation, x: Tensor, logits: Tensor) -> Routi
                   local.comm("tensor", "expert activations scattered",
                              "expert output gradients gathered"))  # fmt: skip
         counts_gathered = local.wire.counts_of_all(incoming, ("tensor",), "tensor: counts")
-    most_copies, counts_here = (
-        int(counts_gathered.sum((1, 2)).max()),
-        counts_gathered.sum((0, 1)).tolist(),
-    )
+    most_copies = int(counts_gathered.sum((1, 2)).max())
+    counts_here = counts_gathered.sum((0, 1)).tolist()
     mixed = tensor is not None or (experts.size > 1 and len(counts_here) > 1)
     arranged = _by_expert(counts_gathered, most_copies) if mixed else None
-    return Routing(
-        chosen, order, sent, received, most_copies, arranged, counts_here, experts, tensor
-    )
+    return Routing(chosen, order, sent, received, most_copies, arranged, counts_here, experts,
+                   tensor)  # fmt: skip
 
 
 def _by_expert(counts: Tensor, stride: int) -> Tensor:

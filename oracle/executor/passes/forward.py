@@ -200,9 +200,8 @@ def _cut_attention(
     comm = local.comm("context", "heads for tokens", "tokens for heads")
     widths = [n * op.shape.width for n in (heads, kv_heads, kv_heads)]
     parts = zip(*(part.chunk(p, -1) for part in x.split(widths, -1)), strict=True)
-    heads_cut = AllToAll.apply(
-        torch.cat([part_of_head for part in parts for part_of_head in part], -1), -1, 1, comm
-    )
+    side_by_side = torch.cat([piece for part in parts for piece in part], -1)
+    heads_cut = AllToAll.apply(side_by_side, -1, 1, comm)
     output = _remembered(local, operators.attention, op, heads_cut, heads // p, kv_heads // p)
     return AllToAll.apply(output, 1, -1, comm)
 

@@ -50,14 +50,10 @@ class Frame:
         self, x: Tensor, grid: SpatialGrid, reaches: Sequence[Reach], fill: float = 0.0
     ) -> None:
         self.grid, self.reaches = grid, reaches
-        self.own_spans = [
-            reach.held_parts[place] for reach, place in zip(reaches, grid.place, strict=True)
-        ]
-        seen_spans = [reach.kernel_span for reach in reaches]
-        spans = [
-            (min(a, c), max(b, d))
-            for (a, b), (c, d) in zip(self.own_spans, seen_spans, strict=True)
-        ]
+        places = zip(reaches, grid.place, strict=True)
+        self.own_spans = [reach.held_parts[place] for reach, place in places]
+        pairs = zip(self.own_spans, (reach.kernel_span for reach in reaches), strict=True)
+        spans = [(min(a, c), max(b, d)) for (a, b), (c, d) in pairs]
         self.begin = [begin for begin, _ in spans]
         self.inside = [overlap((reach.held_parts[0][0], reach.held_parts[-1][1]), span)
                        for reach, span in zip(reaches, spans, strict=True)]  # fmt: skip
@@ -96,9 +92,8 @@ class Frame:
     def borders(self) -> list[Tensor]:
         """Views of the borders that others hold, two of each extent."""
         borders = []
-        for i, ((low, high), (begin, end)) in enumerate(
-            zip(self.inside, self.own_spans, strict=True)
-        ):
+        spans = zip(self.inside, self.own_spans, strict=True)
+        for i, ((low, high), (begin, end)) in enumerate(spans):
             line = self._line(i)
             borders.append(line.narrow(i + 2, 0, begin - low))
             borders.append(line.narrow(i + 2, end - low, high - end))

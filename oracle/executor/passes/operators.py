@@ -283,10 +283,8 @@ def lookup(tokens: Tensor, table: Tensor, first: int = 0, parted: bool = False) 
     if not parted:
         return functional.embedding(tokens, table)
     held_here = (tokens >= first) & (tokens < first + table.shape[0])
-    return (
-        functional.embedding(torch.where(held_here, tokens - first, 0), table)
-        * held_here[..., None]
-    )
+    rows = functional.embedding(torch.where(held_here, tokens - first, 0), table)
+    return rows * held_here[..., None]
 
 
 def add_positions(x: Tensor, positions: Tensor, first: int, begin: int) -> Tensor:
@@ -295,9 +293,8 @@ def add_positions(x: Tensor, positions: Tensor, first: int, begin: int) -> Tenso
     vectors = positions[low - first : max(high, low) - first]
     if vectors.shape[0] == x.shape[1]:
         return x + vectors
-    return x + functional.pad(
-        vectors, (0, 0, low - begin, x.shape[1] - (low - begin) - vectors.shape[0])
-    )
+    after = x.shape[1] - (low - begin) - vectors.shape[0]
+    return x + functional.pad(vectors, (0, 0, low - begin, after))
 
 
 def reshape(x: Tensor, input_shape: Shape, output_shape: Shape) -> Tensor:

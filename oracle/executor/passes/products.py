@@ -54,11 +54,9 @@ def matrix(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
         x = SliceForward.apply(x, -1 if op.shape.given.tokens else 1, comm)
     if (cuts.channeled[row] or role == "row") and bias is not None:
         # each rank adds its own part of the bias to the partial sum
-        kept_bias = local.weight_of[op.index, "bias"]
+        held_weight, held_bias = (local.weight_of[op.index, name] for name in ("weight", "bias"))
         dim = operators.filters_of(op)
-        first = (
-            kept_bias.intervals[0][0][0] - local.weight_of[op.index, "weight"].intervals[dim][0][0]
-        )
+        first = held_bias.intervals[0][0][0] - held_weight.intervals[dim][0][0]
         bias = functional.pad(bias, (first, weight.shape[dim] - first - bias.shape[0]))
     y = _kernel(local, op, x, weight, bias)
     if cuts.channeled[row]:

@@ -72,29 +72,22 @@ class SpatialConvolution(ExchangeFunction):
             [True, False, False],
         )  # fmt: skip
         for i, window in enumerate(windows):
-            x_gradient = cropped(
-                x_gradient, i + 2, inverses[i].inputs, window.inputs[grid.place[i]]
-            )
+            part = window.inputs[grid.place[i]]
+            x_gradient = cropped(x_gradient, i + 2, inverses[i].inputs, part)
         return x_gradient, weight_gradient, bias_gradient, None, None, None, None, None
 
 
 def _unpadded(grid: SpatialGrid, windows: Sequence[Window]) -> list[Reach]:
     """The reaches of an input; where nobody cuts an extent the kernel pads it itself."""
     reaches = zip(windows, _reaches(grid, windows), strict=True)
-    return [
-        reach._replace(kernel_span=(0, w.input_length)) if w.uncut else reach
-        for w, reach in reaches
-    ]
+    return [reach._replace(kernel_span=(0, w.input_length)) if w.uncut else reach
+            for w, reach in reaches]  # fmt: skip
 
 
 def _reaches(grid: SpatialGrid, windows: Sequence[Window]) -> list[Reach]:
     return [
-        Reach(
-            window.inputs,
-            [window.needed(k) for k in range(window.parts)],
-            window.kernel_inputs(place),
-        )
-        for window, place in zip(windows, grid.place, strict=True)
+        Reach(w.inputs, [w.needed(k) for k in range(w.parts)], w.kernel_inputs(place))
+        for w, place in zip(windows, grid.place, strict=True)
     ]
 
 

@@ -65,22 +65,14 @@ def trained_by(rank: Rank, engine: str, model: Any, text: str, batch: int) -> di
         group["lr"] = RATE
     alone = _one_device(layers, batch, _norms(mesh, plan))
     serial = Trainer(alone, Optimizer("momentum", RATE))
-    losses, serial_losses = _steps(
-        training, serial, layers, batch, training.setting.held_part, text
-    )
+    held_part = training.setting.held_part
+    losses, serial_losses = _steps(training, serial, layers, batch, held_part, text)
     if any(mesh.at.get(axis, 0) for axis in SAME_LOSS):
         losses = [0.0] * STEPS
-    split_weights = training.full_weights()
-    serial_weights = {
-        f"{weight.op.index}.{weight.name}": weight.value.detach() for weight in alone.held_weights
-    }
-    weights = max(
-        (
-            _relative_difference(value, serial_weights[name])
-            for name, value in split_weights.items()
-        ),
-        default=0.0,
-    )
+    serial_weights = {f"{w.op.index}.{w.name}": w.value.detach() for w in alone.held_weights}
+    split_weights = training.full_weights().items()
+    differences = [_relative_difference(w, serial_weights[name]) for name, w in split_weights]
+    weights = max(differences, default=0.0)
     return {"loss": losses, "alone": serial_losses, "weights": weights}
 
 
@@ -101,9 +93,8 @@ def _steps(
         losses.append(float(split.step(held_part(x), held_part(target))))
         serial_losses.append(float(serial.step(x, target)))
         if not math.isfinite(losses[-1] + serial_losses[-1]):
-            raise ArithmeticError(
-                f"{text}: the loss is {losses[-1]}, one device's {serial_losses[-1]}"
-            )
+            losses_so_far = f"the loss is {losses[-1]}, one device's {serial_losses[-1]}"
+            raise ArithmeticError(f"{text}: {losses_so_far}")
     return losses, serial_losses
 
 

@@ -95,26 +95,22 @@ def _sendrecv(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tupl
 
 def _halo(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
     """Each rank swaps with the neighbours that it has."""
-    neighbours = [
-        neighbour for neighbour in (place - 1, place + 1) if 0 <= neighbour < groups.shape.size
-    ]
+    neighbours = [k for k in (place - 1, place + 1) if 0 <= k < groups.shape.size]
     outgoing = _numbers(count, place).to(rank.device)
     incoming = [torch.empty(count, device=rank.device) for _ in neighbours]
     if neighbours:
         pairs = list(zip(incoming, neighbours, strict=True))
         _at_once(groups, [(outgoing, neighbour) for neighbour in neighbours], pairs)
-    return torch.cat([outgoing, *incoming]), torch.cat(
-        [_numbers(count, i) for i in (place, *neighbours)]
-    )
+    expected = torch.cat([_numbers(count, i) for i in (place, *neighbours)])
+    return torch.cat([outgoing, *incoming]), expected
 
 
 def _at_once(
     groups: ProcessGroups, outgoing: list[tuple[Tensor, int]], incoming: list[tuple[Tensor, int]]
 ) -> None:
     """Send and receive as one group of calls, which cannot block in any order."""
-    going, coming = (
-        [(groups.members[i], tensor) for tensor, i in messages] for messages in (outgoing, incoming)
-    )
+    members = groups.members
+    going, coming = ([(members[i], tensor) for tensor, i in t] for t in (outgoing, incoming))
     together(going, coming, groups.mine)()
 
 

@@ -89,9 +89,8 @@ def _exchanges(rank: Rank) -> None:
             if rank.finished(key):
                 continue
             rank.enter("measure", key)
-            rank.record(
-                key, wrong=sum(wrong(rank, process_groups, operation, count) for count in COUNTS)
-            )
+            numbers = [wrong(rank, process_groups, operation, count) for count in COUNTS]
+            rank.record(key, wrong=sum(numbers))
 
 
 def _rates(rank: Rank) -> None:

@@ -47,9 +47,7 @@ def _candidates(model: Model, ranks: int) -> Iterator[str]:
         yield from (_split(new, degree) for new in wide if degree <= ranks)
     for new in strategies().values():
         if not new.degrees:
-            yield from (
-                f"{new.name}:{knob_text.partition('=')[2]}" for knob_text in _knobs(new, model)
-            )
+            yield from (f"{new.name}:{knob.partition('=')[2]}" for knob in _knobs(new, model))
     if ranks >= 4:
         yield from (f"{_split(a, 2)} {_split(b, 2)}" for a, b in combinations(wide, 2))
     for new in wide if ranks > 1 else ():

@@ -190,11 +190,8 @@ def _groups(network: Network) -> list[list[nn.Module]]:
     groups: list[list[nn.Module]] = []
     for unit in network.units:
         weights = set(unit.parameters())
-        mates = [
-            group
-            for group in groups
-            if weights & {w for module in group for w in module.parameters()}
-        ]
+        mates = [group for group in groups
+                 if weights & {w for mate in group for w in mate.parameters()}]  # fmt: skip
         if mates:
             mates[0].append(unit)
         elif weights:

@@ -30,9 +30,8 @@ class EngineState:
         self.training, setting = training, training.setting
         self.slots = SLOTS[setting.job.optimizer]
         self.devices, self.device = setting.wire.mesh.size, setting.device
-        inner = getattr(
-            training.optimizer, "optim", training.optimizer
-        )  # of the own part's, ZeRO-1
+        # under ZeRO-1 the optimizer of this rank's part lies inside
+        inner = getattr(training.optimizer, "optim", training.optimizer)
         self._state = inner.state
         if self.slots:
             self._lay_out()

@@ -87,18 +87,13 @@ class Training:
         nbytes = {"weights": local_bytes(weights), "gradients": local_bytes(gradients),
                  "optimizer": local_bytes(slots)}  # fmt: skip
         # DDP's buckets hold all gradients again, unless gradients are views of them
-        has_buffers = (
-            self.ddp and self.setting.software.state.copies(self.setting.job.precision) > 0
-        )
-        return nbytes | ({"buffers": nbytes["gradients"]} if has_buffers else {})
+        copies = self.setting.software.state.copies(self.setting.job.precision)
+        return nbytes | ({"buffers": nbytes["gradients"]} if self.ddp and copies > 0 else {})
 
     def full_weights(self) -> dict[str, Tensor]:
         """All weights of this device's networks, gathered from all ranks."""
-        return {
-            name: value
-            for network in self.networks
-            for name, value in network.full_weights().items()
-        }
+        return {name: value for network in self.networks
+                for name, value in network.full_weights().items()}  # fmt: skip
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

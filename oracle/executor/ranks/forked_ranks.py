@@ -166,10 +166,9 @@ def _grow_up(environment: Mapping[str, str], log: str) -> None:
 
 def shares(environments: Sequence[Mapping[str, str]], private: Sequence[str]) -> bool:
     """Whether ranks differ in `private` variables alone, which nothing reads while it loads."""
-    common = [
-        {k: v for k, v in environment.items() if k not in private} for environment in environments
-    ]
-    return len(common) > 1 and all(environment == common[0] for environment in common)
+    common = [{k: v for k, v in variables.items() if k not in private}
+              for variables in environments]  # fmt: skip
+    return len(common) > 1 and all(variables == common[0] for variables in common)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from oracle.executor.ranks.faults import RankFault
 from oracle.executor.ranks.forked_ranks import Fork, ForkServer, shares
 from oracle.executor.ranks.heartbeat import INTERVAL, Status, last_status
 from oracle.executor.ranks.records import lines, write_whole
-from oracle.executor.ranks.world import World, WorldError, host_name, recognise
+from oracle.executor.ranks.world import World, host_name, recognise
 from oracle.spec.document import SpecError
 from oracle.spec.files import LOG, read_json, read_text
 
@@ -341,9 +341,8 @@ class _Supervisor:
             speaker = 1 if fault.rank == 0 and self.world.size > 1 else 0
             speaks = not self.joined or self.world.rank == speaker
             consequences = len(faults.reported(self.attempt)) - 1
-            followed = (
-                f"; {consequences} other ranks failed in consequence" if consequences > 0 else ""
-            )
+            words = f"; {consequences} other ranks failed in consequence"
+            followed = words if consequences > 0 else ""
             message = f"{fault}{followed}. Finished samples are kept; logs: {self.attempt}"
             return Outcome(FAILED, message, fault, seconds, speaks, leads)
         states = [last_status(self.attempt, rank) for rank in self.mine]
@@ -372,6 +371,3 @@ def _last_log_line(attempt: Path, rank: int, status: Status | None) -> str:
         if log:
             return f" ({log[-1][:300]})"
     return ""
-
-
-__all__ = ["DONE", "FAILED", "Host", "Outcome", "World", "WorldError", "launch", "recognise"]

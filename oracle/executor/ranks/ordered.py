@@ -237,9 +237,8 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
         run = partial(self.gloo.alltoall_base, incoming, outgoing, out, into)
         if not out and not into:
             return self._collective("all-to-all", [incoming, outgoing], run)
-        _refuse_gaps(
-            "uneven all-to-all", [incoming, outgoing]
-        )  # of as many numbers as ranks agree on
+        # of as many numbers as ranks agree on
+        _refuse_gaps("uneven all-to-all", [incoming, outgoing])
         return self._collective("uneven all-to-all", [], run)
 
     all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base
@@ -359,9 +358,7 @@ class _Told:
         """Ranks of which each waits for the next, the last for the first; empty if none do."""
         path, over = [start], set[tuple[int, str]]()
         while path:
-            after = next(
-                (next_wait for next_wait in self.unmet(*path[-1]) if next_wait not in over), None
-            )
+            after = next((wait for wait in self.unmet(*path[-1]) if wait not in over), None)
             if after is None:
                 over.add(path.pop())
             elif after in path:

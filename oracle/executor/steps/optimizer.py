@@ -114,11 +114,8 @@ def ratios(local: LocalModel, bundle: Bundle, weights: Tensor, steps: Tensor) ->
     """‖w‖/‖u‖ of each element's tensor: squares of its parts are added up over their ranks."""
     start, stop = bundle.shard_slice.start, bundle.shard_slice.stop
     spans = [
-        (
-            max(weight.offset, start) - start,
-            min(weight.offset + math.prod(weight.shape), stop) - start,
-        )
-        for weight in bundle.held_weights
+        (max(w.offset, start) - start, min(w.offset + math.prod(w.shape), stop) - start)
+        for w in bundle.held_weights
     ]
     squares = torch.stack(
         [torch.stack([(flat[a : max(a, b)] ** 2).sum() for a, b in spans] or [flat.sum() * 0])
@@ -130,9 +127,7 @@ def ratios(local: LocalModel, bundle: Bundle, weights: Tensor, steps: Tensor) ->
     if bundle.prefix:
         squares = local.wire.allreduce(squares, EXPERTS, "expert: norms")
     for axis in ("filter", "channel", "tensor"):
-        cut_weights = [
-            i for i, weight in enumerate(bundle.held_weights) if _cut(local, weight, axis)
-        ]
+        cut_weights = [i for i, w in enumerate(bundle.held_weights) if _cut(local, w, axis)]
         if cut_weights and local.mesh.degree(axis) > 1:
             part = squares[:, cut_weights].contiguous()
             squares[:, cut_weights] = local.wire.allreduce(part, (axis,), f"{axis}: norms")

@@ -75,7 +75,7 @@ class StateAway:
         if self.away.disk:
             self.link.through("disk", 2 * self.state, self._label("state from disk and back"))
         if not self.away.host_update:
-            self._update_on_device(optimizer, step, ratios)
+            self._on_device(optimizer, step, ratios)
             return
         self.link.arrived()
         with self.link.place():
@@ -89,9 +89,7 @@ class StateAway:
         if not self.away.weights:
             self.link.home(self.shard, self.target, self._label("weights back"))
 
-    def _update_on_device(
-        self, optimizer: Optimizer, step: int, ratios: Callable[..., Tensor]
-    ) -> None:
+    def _on_device(self, optimizer: Optimizer, step: int, ratios: Callable[..., Tensor]) -> None:
         """Bring all state to the device, update it there, and send it back."""
         state = [self.shard, *self.slots]
         on_device = [torch.empty_like(tensor) for tensor in state]

@@ -341,10 +341,8 @@ class Trainer:
 
     def _out(self, bundle: Bundle, gradients: Tensor, copy_label: str) -> None:
         """Send the sum of all replicas' gradients out, where it is added up."""
-        sum_label = f"data: {bundle.prefix}gradients"
-        self.states_away[bundle].add(
-            self.wire.allreduce(gradients, bundle.rest, sum_label), copy_label
-        )
+        total = self.wire.allreduce(gradients, bundle.rest, f"data: {bundle.prefix}gradients")
+        self.states_away[bundle].add(total, copy_label)
 
     def _scattered(self, bundle: Bundle, label: str) -> Tensor:
         gradients, name = bundle.gradients.to(self.local.dtype), self.local.shards[0]
@@ -382,10 +380,8 @@ class Trainer:
             weights = bundle.weights.detach()
             if local.away.weights:
                 weights = self.states_away[bundle].weights
-            part, label = (
-                weights[bundle.shard_slice].clone(),
-                f"{name}: {bundle.prefix}weights renewed",
-            )
+            part = weights[bundle.shard_slice].clone()
+            label = f"{name}: {bundle.prefix}weights renewed"
             self.wire.allgather(part, bundle.shards, label, weights)
 
     def gathered(self) -> None:

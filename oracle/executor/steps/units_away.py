@@ -52,12 +52,9 @@ class UnitsAway:
         self.known: dict[int, StorageAway] = {}  # storages that are still on the device as well
 
     def run(
-        self,
-        span: Span,
-        layers: Layers,
-        inputs: Sequence[Tensor],
+        self, span: Span, layers: Layers, inputs: Sequence[Tensor],
         sent: dict[int, list[StorageAway]],
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         """Run a unit; `sent` gets the storages that it has sent out, by unit."""
         unit = span.unit
         owners = {x.untyped_storage()._cdata: owner
@@ -70,11 +67,10 @@ class UnitsAway:
             owner = owners.get(key, unit)
             if key in self.fixed or self.words[owner] != "offload" or not storage.nbytes():
                 return tensor
-            storage_sent = self.known.get(key) or self._out(
-                tensor, storage, sent.setdefault(owner, [])
-            )
-            storage_sent.uses_left += 1
-            return storage_sent, tensor.size(), tensor.stride(), tensor.storage_offset()
+            sent_by_owner = sent.setdefault(owner, [])
+            away = self.known.get(key) or self._out(tensor, storage, sent_by_owner)
+            away.uses_left += 1
+            return away, tensor.size(), tensor.stride(), tensor.storage_offset()
 
         def unpack(packed: Any) -> Tensor:
             if isinstance(packed, Tensor):
