@@ -29,7 +29,7 @@ class MeasuredExchange:
     calls: float
     bytes: float  # of one call
     seconds: float
-    waiting: float | None = None  # of it, until the last rank was there; None if nobody knows
+    waiting: float | None = None  # seconds of it until the last rank was there; None if unknown
 
     @property
     def transfer(self) -> float | None:
@@ -55,9 +55,9 @@ class Measurement:
     environment: dict[str, Any] = field(default_factory=dict)
     stages: tuple[tuple[int, int], ...] = ()
     complete: bool = True
-    question: dict[str, Any] = field(default_factory=dict)  # that it answers; empty of old files
+    question: dict[str, Any] = field(default_factory=dict)  # that it answers; empty in old files
     reading: dict[str, Any] = field(default_factory=dict)  # how samples were read; empty: none were
-    recovery: Recovery | None = None  # checkpoints that were kept, failures
+    recovery: Recovery | None = None  # checkpoints and failures, where checkpoints were kept
     # bytes of tensors alive by kind, of the rank that had most; empty where they were not counted
     alive: dict[str, float] = field(default_factory=dict)
 
@@ -273,7 +273,7 @@ def _reading(
     waited = [max(read.get("seconds", 0.0) for read in step) for step in reads]
     return dict(how) | {
         "seconds": statistics.median(waited), "each": waited,
-        # between two steps, when nothing is timed and reading goes on: of who ended last
+        # between steps, when nothing is timed and reading goes on: of the rank that ended last
         "between": statistics.median(min(read.get("between", 0.0) for read in step)
                                      for step in reads),
         "ranks": [statistics.median(step[i].get("seconds", 0.0) for step in reads)

@@ -26,16 +26,16 @@ class PlanRun:
     precision: str = "fp32"
     stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
     seed: int = 0
-    algorithm: str = ""  # of sums, `torus2d:2`; the library's own if not said
-    units: Sequence[str] = ()  # of each what it does with its activations; () as the plan says
+    algorithm: str = ""  # the algorithm of sums, `torus2d:2`; empty: the library's own
+    units: Sequence[str] = ()  # what each unit does with its activations; () as the plan says
     routing: str = "learned"  # how mixtures choose experts: by their router, or `even`, by turns
-    link: Mapping[str, float] | None = None  # bytes a second of a played link to the host
+    link: Mapping[str, float] | None = None  # B/s of a played link to the host
     data: Mapping[str, Any] | None = None  # fields of `loading.reader.Data`; None: nothing is read
-    checkpoint: Mapping[str, Any] | None = None  # of `checkpointing.keeping.Keeping`; None: none
-    fail: Sequence[Mapping[str, Any]] = ()  # of `checkpointing.keeping.Planted`
+    checkpoint: Mapping[str, Any] | None = None  # fields of `checkpointing.keeping.Keeping`
+    fail: Sequence[Mapping[str, Any]] = ()  # fields of `checkpointing.keeping.Planted`
     engine: str = "native"  # that runs it
-    software: str = ""  # whose buckets and widths an engine has; its own if none is named
-    trace: bool = False  # of one more step, by the profiler; no part of the question
+    software: str = ""  # the software whose buckets and widths the engine uses; empty: its own
+    trace: bool = False  # profile one more step; no part of the question
 
     @property
     def engine_options(self) -> dict[str, str]:

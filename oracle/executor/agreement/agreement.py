@@ -86,7 +86,7 @@ class Agreement:
         nbytes = float(entry_bytes)
         if self.sparse == "allgather":
             label, op, nbytes = "largest gradients", "allgather", float(entry_bytes * size)
-        elif self.sparse == "switching":  # as much as a ring of the dense vector would be of
+        elif self.sparse == "switching":  # the size of a dense vector whose ring would send as much
             label, nbytes = "largest gradients by shares", links.sent / (2 * (size - 1)) * size
         self.wire.count(f"data: {label}", op, size, nbytes, began)
         sent = torch.zeros_like(gradients)

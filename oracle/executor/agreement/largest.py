@@ -16,7 +16,7 @@ from oracle.executor.local.parts import deal
 from oracle.executor.messages.calls import gather
 
 Entries: TypeAlias = tuple[Tensor, Tensor]  # places (int64), values
-PLACE = 4  # bytes of a place on its way
+PLACE = 4  # bytes of a place in a message
 
 
 def largest(vector: Tensor, count: int) -> Entries:

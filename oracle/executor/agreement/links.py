@@ -48,7 +48,7 @@ class Links:
         sent, received = self.sent, self.heard
         size = torch.tensor([tensor.numel()], device=tensor.device)
         count = self.swap(size, to, torch.empty_like(size), source)
-        self.sent, self.heard = sent, received  # without the number itself
+        self.sent, self.heard = sent, received  # the number itself is not counted
         like = tensor.new_empty(int(count))
         outgoing, incoming = {to: tensor}, {source: like}
         self.swap_all(outgoing if tensor.numel() else {}, incoming if like.numel() else {})

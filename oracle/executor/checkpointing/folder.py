@@ -100,7 +100,7 @@ def remove(checkpoint: Path) -> None:
     if checkpoint.is_symlink():
         raise refusal(str(checkpoint), "this is a symbolic link", "remove it", "E100")
     if all(map(_OURS.fullmatch, os.listdir(checkpoint))):
-        # half-gone it must not look whole
+        # when half removed it must not look complete
         (checkpoint / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(checkpoint)
 
@@ -118,7 +118,7 @@ class StateFile:
         throttle.named(OPERATIONS["files"])
         self._file = os.open(self.folder / f"rank-{rank:05d}.state", flags, 0o644)
         self.sections: list[Section] = []
-        self.random: dict[str, str] = {}  # of each rank, the state of its random numbers
+        self.random: dict[str, str] = {}  # the state of each rank's random numbers
         self.end = 0
 
     def add(self, section: Section, content: memoryview) -> None:
@@ -151,7 +151,7 @@ def commit(folder: Path, step: int, about: Mapping[str, Any], keep: int) -> None
     files = {file.name: file.stat().st_size for file in sorted(partial.glob("rank-*.state"))}
     fields = {"schema": SCHEMA, "step": step, **about, "files": files}
     write_whole(partial / MANIFEST, json.dumps(_sealed(fields), indent=1))
-    if final.exists():  # of a training that went on from an earlier one
+    if final.exists():  # one of a training that went on from an earlier checkpoint
         remove(final)
     partial.rename(final)
     handle = os.open(folder, os.O_RDONLY)

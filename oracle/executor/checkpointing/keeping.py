@@ -13,7 +13,7 @@ from typing import Any
 from oracle.spec.document import refusal
 
 WAYS = ("rank0", "sharded", "async")
-# how a planted failure comes: a rank dies in a step or while a checkpoint is written, or it hangs
+# where a planted failure comes: a rank dies in a step or amid a checkpoint, or it hangs
 PLACES = ("step", "checkpoint", "hang")
 
 
@@ -29,7 +29,7 @@ class Keeping:
     every: int = 5  # steps
     keep: int = 2  # of the newest
     resume: bool = False
-    played: Sequence[Any] | None = None  # of `throttle.Played`: storage that is played
+    played: Sequence[Any] | None = None  # fields of `throttle.Played`: storage that is played
 
     @property
     def question_fields(self) -> dict[str, Any]:

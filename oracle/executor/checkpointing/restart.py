@@ -52,7 +52,7 @@ def _planted(left: Sequence[dict[str, Any]], fault: RankFault | None) -> dict[st
 def state_bytes(parameters: float, precision: str, optimizer: str) -> float:
     """Bytes of weights and optimizer state as the executor keeps them, each element once."""
     width = WIDTHS[DTYPES[precision]]
-    wide = max(width, 4)  # of masters and moments
+    wide = max(width, 4)  # the width of masters and moments
     return parameters * (width + (wide if width < wide else 0) + wide * SLOTS[optimizer])
 
 

@@ -51,7 +51,7 @@ class Saver:
     def save(self, step: int) -> Iterator[dict[str, Any]]:
         """Write a checkpoint; yields what each checkpoint took that is now known to be safe."""
         self.rank.enter("checkpoint", self.keeping.way, step)
-        self.rank.agree(0)  # nobody's waiting for a slower rank is a checkpoint's
+        self.rank.agree(0)  # waiting for a slower rank is not part of a checkpoint
         began = time.perf_counter()
         yield from self.finish()
         waited = time.perf_counter() - began
@@ -165,7 +165,7 @@ class Saver:
         self, step: int, pieces: Sequence[Piece], report: dict[str, Any], random: str,
         manifest: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
-        begun = time.perf_counter()  # what is safe later is the state of now
+        begun = time.perf_counter()  # the state of this moment is what will be safe later
         if not self.aside:
             self.aside = [torch.empty_like(piece.values, device="cpu") for piece in pieces]
         for copy, piece in zip(self.aside, pieces, strict=True):
@@ -198,7 +198,7 @@ class Saver:
                 checkpoints.commit(self.folder, step, manifest, self.keeping.keep)
                 report["commit"] = time.perf_counter() - wrote
             report |= {"safe_after": time.perf_counter() - began, "safe": time.time()}
-        except BaseException as error:  # the step that waits is told, whatever it was
+        except BaseException as error:  # the waiting step raises it, whatever it is
             self.failed = error
 
 

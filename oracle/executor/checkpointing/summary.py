@@ -58,7 +58,7 @@ def summary(
              if key.startswith(f"{run}/")}  # fmt: skip
     failures = tuple(_failure(training, _dies(parts, run, failure), failure) for failure in noticed)
     begun = [int(key.removeprefix("begin ")) for key in training if key.startswith("begin ")]
-    # an earlier run may have left results, which this one went on from
+    # an earlier run may have left results that this run went on from
     since = noticed[0]["attempt"] if noticed else max(begun, default=0)
     checkpoints = sorted(_checkpoints(training, since), key=lambda checkpoint: checkpoint["at"])
     first_begin = training[f"begin {max(begun, default=0)}"][0] if begun else {}
@@ -113,7 +113,7 @@ def _failure(training: Records, died: Record, failure: Record) -> dict[str, Any]
     fields = {"rank": failure["rank"], "step": failure["step"], "at": failure["at"],
               "detection": failure["noticed"] - died["at"]}  # fmt: skip
     after = training.get(f"begin {attempt + 1}")
-    if after is None:  # it was the last that happened
+    if after is None:  # the failure was the last event
         return fields
     begun, entered = (max(rank[name] for rank in after) for name in ("at", "entered"))
     loading = max(rank["load"].get("seconds", 0.0) for rank in after)
@@ -139,7 +139,7 @@ def _goodput(
     """Where the seconds of the whole training went."""
     seconds_of_step: dict[int, float] = {}
     stamps, each_step = [], dict[tuple[int, int], tuple[float, float]]()
-    for key, ranks in training.items():  # of a step that was done twice the last counts
+    for key, ranks in training.items():  # of a step that ran twice the last counts
         named = re.fullmatch(r"(again \d+ )?step (\d+)", key)
         if named and ranks[0]["start"] >= since:
             number, began = int(named[2]), min(rank["at"] for rank in ranks)

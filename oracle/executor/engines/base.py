@@ -26,9 +26,9 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    software: ClassVar[str]  # whose prediction its seconds are held against, if none is named
+    software: ClassVar[str]  # compared with this software's prediction, if none is named
     needs: ClassVar[tuple[str, ...]] = ("torch",)  # modules
-    spares: ClassVar[bool] = True  # ranks that a plan has no use for may be there
+    spares: ClassVar[bool] = True  # there may be more ranks than the plan uses
 
     def refuses(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
         """Reasons why it cannot run this job; none where it can."""
@@ -51,7 +51,7 @@ KINDS = ("pool", "norm", "activation", "add", "concat", "flatten", "reshape", "d
          "attention", "mlp", "embedding", "position", "first", "loss")  # fmt: skip
 
 
-WHY = {  # a strategy is run by no engine of PyTorch's
+WHY = {  # why no engine of PyTorch's runs a strategy
     "expert": "PyTorch has no class that deals experts out; native does it",
 }
 
@@ -59,7 +59,7 @@ WHY = {  # a strategy is run by no engine of PyTorch's
 class PyTorchEngine(Engine):
     """An engine that wraps the model, as plain modules, in PyTorch's own classes."""
 
-    # of each strategy what it runs: knobs, or a knob's words, `zero=3`
+    # what it runs of each strategy: knobs, or words of a knob such as `zero=3`
     runs: ClassVar[Mapping[str, tuple[str, ...]]]
     optimizers: ClassVar[tuple[str, ...]] = ("sgd", "momentum", "adam")
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "fp64", "bf16")

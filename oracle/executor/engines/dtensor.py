@@ -79,7 +79,7 @@ def _uncut(model: Model, p: int) -> Iterator[str]:
         yield "`context` is run for models whose rows all have the same tokens"
     elif rows[0].made.extents[0] % (2 * p):
         yield f"tokens are not {2 * p} chunks alike, two for each device of `context`"
-    elif rows[0].made.extents[0] == 2 * p:  # of which PyTorch's kernel of processors died once
+    elif rows[0].made.extents[0] == 2 * p:  # PyTorch's kernel for processors died on such chunks
         yield "`context` is run in chunks of two tokens or more"
     if len({row.causal for row in rows if row.work == "attention"}) > 1:
         yield "`context` is run where all attention is causal, or none"

@@ -74,7 +74,7 @@ def dropped(path: str) -> bool:
             os.preadv(handle, [bytearray(1)], 0, os.RWF_NOWAIT)
         except BlockingIOError:
             return True
-        except OSError:  # a file system that does not tell
+        except OSError:  # the file system does not tell
             return True
     return False
 

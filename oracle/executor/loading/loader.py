@@ -24,7 +24,7 @@ class Loader(Generic[T]):
     ) -> None:  # fmt: skip
         self.fetch, self.batch, self.depth = fetch, batch, depth
         self.taken = 0  # batches that were asked for
-        self.last: Sequence[int] = ()  # the samples of the one that was taken last
+        self.last: Sequence[int] = ()  # the samples of the batch that was taken last
         self._next = (0, 0)  # batch and place of the sample that is read next
         self._made: dict[int, list[T | None]] = {}
         self._left: dict[int, int] = {}
@@ -65,7 +65,7 @@ class Loader(Generic[T]):
             number, place, sample = turn
             try:
                 content = self.fetch(sample)
-            except BaseException as error:  # the step that waits is told, whatever it was
+            except BaseException as error:  # the waiting step raises it, whatever it is
                 with self._moved:
                     self._failed = self._failed or error
                     self._moved.notify_all()

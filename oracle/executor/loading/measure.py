@@ -35,7 +35,7 @@ LONGEST = 20.0  # seconds of a round: a rank that says nothing for longer looks 
 FIRST = 4096  # bytes of a file that tell what its opening takes
 LEAST = 8  # files of a rank's round
 MOST = 20_000  # … that it may read
-FEW = 0.02  # of them, that may stay in memory where a round counts as cold
+FEW = 0.02  # the share of files that may stay in memory in a cold round
 MARK = "oracle-storage"  # what `readers.logs.storage_measurement` looks for
 
 Work = Callable[[str, int], None]
@@ -51,7 +51,7 @@ def measure_storage(
                  "made": dict(made) if made else None,
                  "played": list(played) if played else None}  # fmt: skip
     parts = out.with_name(out.name + ".parts")
-    for left in parts.glob("rank-*.jsonl"):  # a measurement is short: it begins anew
+    for left in parts.glob("rank-*.jsonl"):  # a measurement is short, so it begins anew
         left.unlink(missing_ok=True)
     outcome = launch("oracle.executor.loading.measure:task", arguments, parts, ranks=ranks,
                      timeout=timeout, say=say, backend=backend)  # fmt: skip

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("data", "sharded")  # axes along which ranks have samples of their own
 ADDRESS = 64  # bytes of a host's name with its port
-FREE = 4  # of the memory that is free, the part that ranks keep samples in unless told
+FREE = 4  # ranks keep samples in one of so many parts of the free memory, unless told
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Data:
     threads: int = 4
     prefetch: int = 2  # batches read ahead
     shuffle: str = "global"
-    cache: float = 0.0  # bytes of a rank's memory, in the mode `cached`; 0: of what is free
+    cache: float = 0.0  # bytes of memory for the mode `cached`; 0: a part of what is free
     stage: str = ""  # folder on a node's own disks
-    made: Mapping[str, Any] | None = None  # of `samples.Made`: what the folder is filled with first
-    played: Sequence[Any] | None = None  # of `throttle.Played`: storage that is played
+    made: Mapping[str, Any] | None = None  # fields of `samples.Made`: how the folder is filled
+    played: Sequence[Any] | None = None  # fields of `throttle.Played`: storage that is played
 
     @property
     def question_fields(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class SampleReader:
         self, rank: Rank, data: Data, share: Share, x: Tensor, seed: int, before: int = 0
     ) -> None:
         self.rank, self.data, self.share, self.x = rank, data, share, x
-        self.before = before  # batches that the training had before a checkpoint it goes on from
+        self.before = before  # batches before the checkpoint that the training goes on from
         self.mesh, self.seed = share.mesh, seed
         self.shape = tuple(x.shape[1:])
         self.slabs = data.mode == "spatial" and self.mesh.degree("spatial") > 1
@@ -110,7 +110,7 @@ class SampleReader:
             raise NotSupported("`--reading spatial` of files that are no arrays (.npy)")
         self.readers = [r for r in range(self.mesh.size) if self._reads(r, sharing_axes)]
         first = {**self.mesh.at, **dict.fromkeys((*sharing, "pipeline"), 0)}
-        # those that have samples of their own, and which of them this rank is one of
+        # ranks with samples of their own, and the one that this rank shares samples with
         distinct = [r for r in range(self.mesh.size) if self._reads(r, sharing)]
         self.groups, self.number = len(distinct), distinct.index(self.mesh.rank_at(first))
         self.loader: Loader[tuple[Tensor, int]] | None = None

@@ -25,7 +25,7 @@ from oracle.spec.document import refusal
 MAGIC, HEADER = b"\x93NUMPY", 1024  # bytes of a header that says dtype and shape
 KINDS = ("f", "u", "i", "b")
 RUNS = 65_536  # pieces of a sample that are read one by one, at most
-Box = Sequence[tuple[int, int]]  # of each extent, the part that is wanted
+Box = Sequence[tuple[int, int]]  # the wanted part of each extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def runs(sample: Sample, box: Box | None = None) -> list[tuple[int, int]]:
         return [(sample.offset, sample.nbytes)]
     item, shape = np.dtype(sample.dtype).itemsize, sample.shape
     spans = [(0, extent) for extent in shape[: len(shape) - len(box)]] + list(box)
-    # the last extents that are wanted whole lie in one piece
+    # the last extents that are wanted in full lie in one piece
     inner = len(shape)
     while inner > 0 and spans[inner - 1] == (0, shape[inner - 1]):
         inner -= 1
@@ -154,7 +154,7 @@ class Made:
     """A data set to make: so many samples of a size, which may vary, or arrays of a shape."""
 
     samples: int = 256
-    size: float = 0.0  # bytes of one; 0: arrays
+    size: float = 0.0  # bytes of one sample; 0: arrays
     spread: float = 0.0
     seed: int = 0
 

@@ -26,7 +26,7 @@ from oracle.executor.loading.throttle import Throttle
 from oracle.executor.local.parts import deal
 from oracle.spec.document import refusal
 
-SPARE = 1.05  # times what is staged, that must be free
+SPARE = 1.05  # free space that is needed, in sizes of what is staged
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Place:
 
     number: int
     readers: int
-    folder: Path  # of its own; made when it is needed
-    everywhere: bool  # any sample may be asked for, not those of the own part alone
+    folder: Path  # the reader's own; made when it is needed
+    everywhere: bool  # any sample may be asked for, not only those of its part
 
     def part(self, count: int, number: int | None = None) -> range:
         """The samples that a reader keeps."""
@@ -134,7 +134,7 @@ class Staged(Source):
             return
         assert self.store is not None
         count = len(self.data)
-        for step in range(1, self.place.readers):  # each from another one at a time
+        for step in range(1, self.place.readers):  # at any time each rank asks another one
             owner = (self.place.number + step) % self.place.readers
             for sample in self.place.part(count, owner):
                 self.keep(sample, self.store.get(owner, sample))
@@ -168,7 +168,7 @@ class Staged(Source):
         if self.store is not None:
             self.store.close()
         shutil.rmtree(self.place.folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others may still have theirs in it
+        with contextlib.suppress(OSError):  # the folders of other ranks may still lie in it
             self.place.folder.parent.rmdir()
 
 

@@ -32,7 +32,7 @@ class Played:
 
     shared: SharedFiles | None
     local: Disk | None
-    ports: float = 0.0  # B/s out of a node; 0: as fast as it goes
+    ports: float = 0.0  # B/s out of a node; 0: no limit is played
     latency: float = 0.0
     ranks_per_node: int = 1  # ranks of a node
 

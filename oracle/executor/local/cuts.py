@@ -42,7 +42,7 @@ class Cuts:
     grid: tuple[int, ...]
     gathered: NDArray[np.bool_]  # filter: rows whose output is gathered again
     sequence: bool
-    scattered: bool  # filter: of dL/dx only the own channels are added up
+    scattered: bool  # filter: of dL/dx only this device's channels are added up
     expert_cut: bool = False  # tensor: experts are cut, as any MLP
 
     @classmethod
@@ -65,7 +65,7 @@ class Cuts:
                 raise NotSupported(f"{op.label} mixes channels: back=scatter is not run through it")
         last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
         gathered = filtered.copy()
-        # the last output is never gathered, where nothing but the loss reads it
+        # the last output is never gathered if only the loss reads it
         if last >= 0 and all(row.kind == "loss" for row in model.rows[last + 1 :]):
             gathered[last] = False
         sequence = mesh.degree("tensor") > 1 and bool(tensor.sequence[0, 0])

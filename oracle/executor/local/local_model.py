@@ -61,7 +61,7 @@ class LocalModel:
         self.mesh, self.cuts = wire.mesh, Cuts.from_plan(graph, plan, wire.mesh)
         mesh = self.mesh
         self.batch = int(plan.batch[0, 0])
-        self.step, self.first_sample = 0, 0  # of the pass that runs
+        self.step, self.first_sample = 0, 0  # of the running pass
         self.stages = stages_of(graph, plan, edges)
         self.stage = mesh.at["pipeline"]
         self.chunks = self.stages[self.stage :: mesh.degree("pipeline")]
@@ -78,7 +78,7 @@ class LocalModel:
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
         several = [self.replicas, around]
         several += [*map(expert_replicas, several), EXPERTS]
-        if dtype == torch.float16:  # all hear whether one has a gradient that is no number
+        if dtype == torch.float16:  # all ranks hear whether one has a gradient that is no number
             several.append(tuple(mesh.degrees))
         for axes in (*((axis,) for axis in mesh.degrees), *several, (ENDS,)):
             mesh.group(axes)  # all ranks make all groups, in one order

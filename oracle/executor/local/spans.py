@@ -17,10 +17,10 @@ class Span:
     unit: int  # the first
     operations: tuple[Operation, ...]
     inputs: tuple[int, ...]  # operations before it whose outputs it reads; -1: the samples
-    owners: tuple[int, ...]  # the units of the chunk that made these; itself of what came from afar
-    outputs: tuple[int, ...]  # its own that others read; the last, where it is the end of a chunk
-    done: tuple[int, ...]  # what nobody in the chunk reads from here on
-    remade: bool  # lies in a block of which tensors may be made again
+    owners: tuple[int, ...]  # units that made the inputs; its own for those of other chunks
+    outputs: tuple[int, ...]  # its outputs that others read; the last one at the end of a chunk
+    done: tuple[int, ...]  # inputs that nobody in the chunk reads from here on
+    remade: bool  # lies in a block that may be recomputed
 
 
 def spans_of(graph: OperationGraph, units: Interval, blocks: bool) -> list[Span]:
@@ -42,7 +42,7 @@ def spans_of(graph: OperationGraph, units: Interval, blocks: bool) -> list[Span]
     for op in chunk:
         read.update(dict.fromkeys(op.feeds, op.index))
     unit: dict[int, int] = {}
-    for op in chunk:  # what is seen in another way is whoever's it was
+    for op in chunk:  # a view belongs to the unit of the tensor that it is of
         viewed = op.shape.kind in ("flatten", "reshape")
         unit[op.index] = unit.get(op.feeds[0], op.unit) if viewed else op.unit
     return [_span(group, read, outside, unit, bool(remade[group[0].row])) for group in groups]

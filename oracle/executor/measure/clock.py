@@ -34,7 +34,7 @@ class Timer:
     def __init__(self) -> None:
         self.stretches: list[Stretch] = []
         self._open = -1
-        self._stream: Any = None  # that the open one runs on
+        self._stream: Any = None  # the stream that the open stretch runs on
 
     def begin(self) -> None:
         """Get ready for a step, when all before it is over."""

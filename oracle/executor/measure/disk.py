@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 PIECE = 2**23  # bytes of one reading
-SYNCED = 8 * PIECE  # bytes after which they are waited for: a checkpoint is not one piece either
+SYNCED = 8 * PIECE  # bytes after which they are flushed: a checkpoint is not one piece either
 LARGEST = 2**30  # of the file
-SPARE = 4  # of what is free on the disk, at most a part
+SPARE = 4  # the file takes at most one of so many parts of the free space
 RAM = ("tmpfs", "ramfs")
 SHARED = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "fuse.sshfs")
 
@@ -42,7 +42,7 @@ def rates(
     file_bytes = min(LARGEST, status.f_bavail * status.f_frsize // SPARE)
     if file_bytes < PIECE:
         return 0.0, 0.0, 0
-    piece = os.urandom(PIECE)  # nothing that a disk could write shorter
+    piece = os.urandom(PIECE)  # random, so that no disk compresses it
     handle, name = tempfile.mkstemp(prefix=".oracle-disk-", dir=folder)
     try:
         written, began = 0, clock()

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DTYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-COPIES = 8  # of the inputs, at most
+COPIES = 8  # copies of the inputs, at most
 AT_LEAST = 2e-4  # seconds of a timing, by calls in a row
-REPEATS = (3, 15)  # of a timing, fewest and most
+REPEATS = (3, 15)  # repeats of a timing, fewest and most
 Call = Callable[[], Any]
 
 

@@ -17,15 +17,15 @@ SEED = 20211
 TRIES = 400  # draws until one has the work that is asked for
 CHANNELS = (1, 3, 8, 16, 32, 64, 128, 256, 512)
 VOLUMES = (2, 8, 16, 32, 64, 128)  # channels of three extents
-SAMPLE_CHANNELS = 4  # at most, of what a network is fed, whose gradient nobody wants
-MOST_SAMPLES = {"conv": 256, "conv3d": 64}  # in a batch: of a device, as plans leave them
+SAMPLE_CHANNELS = 4  # most channels of a network's samples, whose gradient nobody wants
+MOST_SAMPLES = {"conv": 256, "conv3d": 64}  # samples in the batch of a device, as plans leave them
 NEAR = 1.6  # times more or less work than asked for, at most
 COUNTS = {"gemm": 28, "conv": 28, "conv3d": 20, "attention": 20, "stream": 18, "norm": 18,
           "pool": 18}  # fmt: skip
 PARTS = {"conv": ("forward", "data", "weight"), "conv3d": ("forward", "data", "weight"),
          "attention": ("forward", "backward"), "norm": ("forward", "backward"),
          "pool": ("forward", "backward")}  # fmt: skip
-PASSES = {"norm": (3, 5)}  # over the tensor, forward and backward, where these differ
+PASSES = {"norm": (3, 5)}  # passes over the tensor, forward and backward
 Shape = tuple[int, ...]
 
 

@@ -13,7 +13,7 @@ class Stretch(NamedTuple):
     """Work of one rank until a message, and the ranks that meet there."""
 
     seconds: float
-    members: tuple[int, ...]  # it and those that it waits for; () at the end
+    members: tuple[int, ...]  # the rank and those that it waits for; () at the end
 
 
 def in_step(ranks: Mapping[int, Sequence[Stretch]]) -> dict[int, float]:

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 DISK = 0.06  # of the budget
 KERNELS = 0.85  # of what is then left
-EACH = 12  # times its longest that a kernel takes, with what is around it
+EACH = 12  # times the longest timing that a kernel takes with all around it
 HOST, GPU = (2e-5, 0.2), (4e-6, 0.05)  # seconds of the smallest and the largest kernel, at most
 LEAST = 2e-3  # seconds of the largest, however little time there is
-SHARE = 24  # of a device's memory, the part that a kernel's tensors may take
+SHARE = 24  # a kernel's tensors may take one of so many parts of the memory
 CHAIN = 48  # layers of the network that tells what a launch costs
 GENERATIONS = {6: "pascal", 7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell"}
 
@@ -44,9 +44,9 @@ class Asked:
     """What to measure, within how many seconds."""
 
     seconds: float
-    folder: str  # on the disk to read from; nothing: no disk
+    folder: str  # on the disk to measure; empty: no disk
     families: tuple[str, ...] = tuple(COUNTS)
-    precision: tuple[str, ...] = ()  # nothing: those that the device is made for
+    precision: tuple[str, ...] = ()  # empty: those that the device is made for
 
     def question(self, ranks: int, backend: str, threads: str) -> dict[str, Any]:
         """The facts that a run must share with an earlier one to take it up."""

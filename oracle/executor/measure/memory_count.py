@@ -23,10 +23,10 @@ from torch.utils._pytree import tree_leaves
 from oracle.executor.steps.trainer import Trainer
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "transient")
-BESIDE = "host"  # where nothing is on the device
+BESIDE = "host"  # the phase in which nothing is on the device
 PHASES = ("forward", "backward", "update")
 LET_GO = 2e-3  # seconds in which threads let go of what they have sent
-MADE = {"forward": "activations"}  # by what runs while a tensor is made; else transient
+MADE = {"forward": "activations"}  # kind of a tensor by the phase it is made in; else transient
 
 
 class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
@@ -80,7 +80,7 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        for tensor in () if func.is_view else tree_leaves(result):  # of a library's own buffers too
+        for tensor in () if func.is_view else tree_leaves(result):  # a library's buffers too
             if isinstance(tensor, Tensor):
                 self.see(tensor)
         self.look(str(func))

@@ -45,10 +45,10 @@ class RowTimer(Observer):
     def reset(self) -> None:
         """Forget what was timed."""
         self.seconds: dict[int, Spent] = {}
-        self.times: dict[int, list[int]] = {}  # that a row ran, forward and backward
+        self.times: dict[int, list[int]] = {}  # how often a row ran, forward and backward
         self.stretches: list[Stretch] = []  # of work, from message to message
-        self.began = self.since = 0.0  # of what is not dealt out yet, and of the stretch
-        self.row, self.way = -1, 0  # what the time from here on belongs to; -1: to what comes next
+        self.began = self.since = 0.0  # when time not given to a row, and the stretch, began
+        self.row, self.way = -1, 0  # the row and pass that time belongs to; -1: to the next row
         self.inside = False
 
     def _now(self) -> float:
@@ -73,11 +73,11 @@ class RowTimer(Observer):
 
     def before_pass(self, forward: bool) -> None:
         now = self._now()
-        self.since += now - self.began  # what lies between passes is no row's
+        self.since += now - self.began  # time between passes is no row's
         self.began, self.row, self.way, self.inside = now, -1, int(not forward), True
 
     def before(self, op: Operation) -> None:
-        if self.way:  # run again: until here it was the gradient's that came last
+        if self.way:  # recomputation: until here time belongs to the last gradient
             self._spend(self.row, 1)
 
     def after(self, op: Operation, y: Tensor) -> None:
@@ -120,7 +120,7 @@ class RowSteps:
         shard = shard_of(layers.model, plan, dtype.itemsize)
         self.names = {op.row: signature(shard, op.row) for op in self.local.operations}
         self.rows: dict[str, list[tuple[float, float]]] = {}  # of each step, forward and backward
-        self.times: dict[str, tuple[int, int]] = {}  # that a row ran in a step
+        self.times: dict[str, tuple[int, int]] = {}  # how often a row ran in a step
         self.stretches: list[Any] = []
         self.updates: list[float] = []
         self.takes_part = wire.mesh.taking_part

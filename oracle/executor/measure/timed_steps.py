@@ -92,7 +92,7 @@ class Steps:
         mesh = DeviceMesh(self.plan, rank.rank, rank.size)
         self.wire = Wire(mesh, timer=timer_of(rank.device), by=job.algorithm)
         self.stages: list[tuple[int, int]] = []
-        self.reading: dict[str, Any] = {}  # how samples are read, and what that took once
+        self.reading: dict[str, Any] = {}  # how samples are read, and what preparing took
         self.read: dict[str, float] = {}  # seconds, files and bytes of the last step
         self.ahead = 0.0  # seconds that this rank's clock is ahead of rank 0's
 
@@ -114,8 +114,8 @@ class Steps:
 class TrainingSteps(Steps):
     """Runs steps that train, on samples that may be read."""
 
-    x: Tensor  # of the whole batch, where samples are read
-    state: TrainingState | None = None  # what a checkpoint keeps of it
+    x: Tensor  # the samples of the batch, where samples are read
+    state: TrainingState | None = None  # the state that a checkpoint keeps
 
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         super().__init__(rank, job)
@@ -171,7 +171,7 @@ class NativeSteps(TrainingSteps):
                            link=HostLink(self.wire, job.link), routing=job.routing)  # fmt: skip
         self.stages = local.stages
         self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
-        if rank.device.type in GPUS:  # whence copies wait for nothing
+        if rank.device.type in GPUS:  # pinned, copies wait for nothing
             self.x, self.target = self.x.pin_memory(), self.target.pin_memory()
         self.local = local
         takes_part = self.wire.mesh.taking_part

@@ -20,7 +20,7 @@ from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import inside
 from oracle.spec.options import SLOTS
 
-LINKS = ("host", "disk")  # of a device's own, whose copies are counted
+LINKS = ("host", "disk")  # links of one device, whose copies are counted
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from oracle.plan.plan import Plan
 
 EXPERTS = ("expert", "expert/context", "expert/tensor")  # axes that experts are dealt along
 _PROCESS_GROUPS: dict[tuple[int, ...], dist.ProcessGroup] = {}  # of this process, by ranks
-_WAYS: dict[tuple[int, int], dist.ProcessGroup] = {}  # … from one rank to another
+_WAYS: dict[tuple[int, int], dist.ProcessGroup] = {}  # groups for messages from one rank to another
 
 
 def opened(members: Sequence[int]) -> dist.ProcessGroup:

@@ -30,7 +30,7 @@ class ReplayedMessage:
     op: str
     axes: tuple[str, ...]
     nbytes: float
-    line: tuple[int, int] | None = None  # of its axis only devices in line: how many, how far apart
+    line: tuple[int, int] | None = None  # devices in line along the axis: how many, how far apart
 
 
 def messages_of(

@@ -39,7 +39,7 @@ class Call(NamedTuple):
     """One message as this rank saw it, in moments of its timer."""
 
     label: str
-    members: tuple[int, ...]  # of its group; () of what is between two ranks
+    members: tuple[int, ...]  # of the group; () of a message between two ranks
     arrived: Moment  # when this rank was there, and could send
     began: Moment  # when it began to wait for the end
     ended: Moment
@@ -54,7 +54,7 @@ class Wire:
     traffic: dict[str, Traffic] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)  # in order
     timer: Timer = field(default_factory=Timer)
-    by: str = ""  # the algorithm of sums, `torus2d:2`; the library's own if not said
+    by: str = ""  # the algorithm of sums, `torus2d:2`; empty: the library's own
 
     def count(
         self, label: str, op: str, group: int, nbytes: float, began: Moment,

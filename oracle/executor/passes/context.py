@@ -89,7 +89,7 @@ class RingAttention(ExchangeFunction):
         own_keys_values = torch.stack([k, v])
         query_gradient, own_kv_gradient = shares(own_keys_values, me)
         keys_values, travelling = own_keys_values, None
-        for hop in range(1, p):  # the part of the one before, then of the one before that
+        for hop in range(1, p):  # the part of the rank before, then of the one before that
             owner = (me - hop) % p
             message = keys_values if travelling is None else torch.cat([keys_values, travelling])
             arrived = _pass_on(message, parts, (owner + 1) % p, comm, comm.back_label)()

@@ -107,7 +107,7 @@ class AllreduceBackward(ExchangeFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         comm = ctx.comm
-        # what the cut matrix alone has made, so it can be summed where it lies
+        # only the cut matrix made this gradient, so it can be summed in place
         return comm.wire.allreduce(gradient.contiguous(), comm.axes, comm.back_label), None
 
 

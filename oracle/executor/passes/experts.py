@@ -31,7 +31,7 @@ from oracle.executor.passes.exchange import (
 from oracle.executor.passes.one_kernel import Gate
 from oracle.models.layers import Moe
 
-PIECES = 16  # of a pass's tokens, whose copies are looked up one after the other
+PIECES = 16  # pieces of a pass's tokens that are combined one after the other
 Move: TypeAlias = Callable[[Tensor], Tensor]
 _AFTER = {"dispatch": 1, "up": 2, "act": 3, "down": 4, "combine": 5}  # rows behind the router
 
@@ -44,11 +44,11 @@ class Routing:
     order: Tensor  # copies by expert
     sent: list[int]  # copies to each device of experts
     received: list[int]  # and from each
-    wide: int  # copies of the device that has most, of those that gather theirs
-    arranged: Tensor | None  # of what is gathered, by expert; None: it comes so
-    counts: list[int]  # copies of each expert that is here
+    wide: int  # the most copies of any device that gathers
+    arranged: Tensor | None  # order of the gathered copies by expert; None: they arrive in it
+    counts: list[int]  # copies for each expert of this device
     experts: Communicator
-    tensor: tuple[Communicator, Communicator] | None  # of those that gather: there, and back
+    tensor: tuple[Communicator, Communicator] | None  # of gathering devices: there, back
 
     @property
     def tokens(self) -> Tensor:
@@ -129,7 +129,7 @@ def routed(local: LocalModel, op: Operation, x: Tensor, logits: Tensor) -> Routi
     dealt = deal(layer.experts, experts.size)
     begin, end = dealt[experts.place]
     sent = [int(counts[a:b].sum()) for a, b in dealt]
-    # (devices that send here, experts that are here), then of each that gathers
+    # (sending devices, experts here), and then (gathering devices, …) in front
     incoming = local.wire.counts_of_all(counts, EXPERTS, "expert: counts")
     incoming = incoming[:, begin:end].contiguous()
     received, tensor, counts_gathered = incoming.sum(1).tolist(), None, incoming[None]

@@ -33,7 +33,7 @@ from oracle.executor.supported import NotSupported
 
 _PRODUCTS = ("mm", "addmm", "convolution")
 
-Layers = Callable[..., tuple[Tensor, ...]]  # what a span does to what it is given
+Layers = Callable[..., tuple[Tensor, ...]]  # the function of a span on its inputs
 
 
 class Observer:
@@ -224,7 +224,7 @@ def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     cut = local.cuts.role(op) == "vocab"
     table = local.weight(op, "table")
     assert table is not None
-    x = x[:, : op.shape.made.extents[0]]  # of a shorter sequence, as many of the tokens
+    x = x[:, : op.shape.made.extents[0]]  # as many tokens as a shorter sequence has
     y = operators.lookup(x, table, local.begins(op, "table") if cut else 0, cut)
     positions = local.weight(op, "positions")
     if positions is not None:
@@ -284,13 +284,13 @@ def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor
     spaced = local.cuts.spaced[op.row] and local.grid is not None
     name = op.layer.op  # type: ignore[attr-defined]
     dim = -1 if op.shape.given.tokens else 1
-    alike = 1  # what all devices of a group compute must count once
+    alike = 1  # devices of a group that compute the same loss, which counts once
     if op.shape.given.tokens:
         count = op.shape.given.extents[0]
         begin, end = local.tokens(count) if count > 1 else (0, 1)
         alike = local.mesh.degree("context") if count == 1 else 1
         target = target[:, begin:end]
-        if not target.is_floating_point():  # of the loss of most positions
+        if not target.is_floating_point():  # targets are made for the loss with most positions
             target = target % op.shape.given.channels
     if spaced:
         for i, (start, stop) in enumerate(local.box(op.shape.given.extents)):
@@ -319,7 +319,7 @@ def _remade(call: Callable[..., Tensor], *arguments: Any, **options: Any) -> Ten
 
 def every_other() -> Any:
     """Contexts that keep what attention and every other matrix makes."""
-    matrices = {False: 0, True: 0}  # matrices so far, as it runs first and again
+    matrices = {False: 0, True: 0}  # matrices so far, in the first run and in the second
 
     def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
         name = str(operation)

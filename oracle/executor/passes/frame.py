@@ -20,7 +20,7 @@ class SpatialGrid:
     wire: Wire
     parts: tuple[int, ...]  # along each extent
     place: tuple[int, ...]
-    ranks: tuple[tuple[int, ...], ...]  # along each extent, those in line with this one
+    ranks: tuple[tuple[int, ...], ...]  # ranks in line with this one along each extent
 
     def windows(
         self, inputs: Sequence[int], outputs: Sequence[int], kernel: Sequence[int],
@@ -40,7 +40,7 @@ class Reach(NamedTuple):
 
     held_parts: Sequence[Interval]
     wanted_parts: Sequence[Interval]
-    kernel_span: Interval  # outside of all that is held is padding
+    kernel_span: Interval  # positions that no part holds are padding
 
 
 class Frame:

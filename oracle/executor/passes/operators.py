@@ -268,7 +268,7 @@ def _attend(op: Operation, parts: tuple[Tensor, ...], shared: bool = False) -> T
 def _attention_of_scores(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     """Attend with the scores in memory; queries that share keys are rows of one product."""
     several = q.shape[1] // k.shape[1], q.shape[2]
-    if q.shape[1] > 1:  # queries are copied into rows: what all three were made in is let go
+    if q.shape[1] > 1:  # queries are copied into rows, so the tensor of all three can be freed
         k, v = k.contiguous(), v.contiguous()
     scores = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3) @ k.transpose(-2, -1)
     scores = scores / math.sqrt(q.shape[-1])
@@ -307,7 +307,7 @@ def reshape(x: Tensor, input_shape: Shape, output_shape: Shape) -> Tensor:
 
 def cross_entropy(x: Tensor, target: Tensor, tokens: bool) -> Tensor:
     """Cross-entropy, summed over samples and positions."""
-    if tokens:  # rows of logits that lie together: across channels first it takes ten times as long
+    if tokens:  # rows of logits lie together; with channels first it takes ten times as long
         x, target = x.flatten(0, -2), target.flatten()
     return functional.cross_entropy(x, target, reduction="sum")
 

@@ -65,7 +65,7 @@ class SpatialConvolution(ExchangeFunction):
         wide.fetch(names[1])
         sizes = [high - low for _, (low, high), _ in inverses]
         shape = gradient.shape[0], weight.shape[1] * groups, *sizes
-        like = gradient.new_zeros(1).expand(shape)  # all that is looked at of its input
+        like = gradient.new_zeros(1).expand(shape)  # the kernel reads only the shape of its input
         x_gradient, _, _ = back(
             wide.kernel_input.contiguous(), like, weight, None, stride,
             [inverse.padding for inverse in inverses], dilation, False, zeros, groups,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STEPS, SEED, RATE = 2, 3, 0.005
 WIDE = torch.float64  # rounding is then far below any real difference
-SAME_LOSS = ("filter", "channel", "tensor")  # their ranks each have all of the loss
+SAME_LOSS = ("filter", "channel", "tensor")  # each of their ranks computes the full loss
 
 
 def trained(

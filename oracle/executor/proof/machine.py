@@ -14,8 +14,8 @@ from oracle.executor.ranks.launch import TIMEOUT, Host, Outcome, Say, launch, si
 if TYPE_CHECKING:
     from oracle.executor.ranks.rank import Rank
 
-BOUND = 1e-8  # of a loss and of a tensor's largest weight: what rounding does not explain
-SECONDS = 120.0  # that it may take, of which plans get what exchanges and rates leave
+BOUND = 1e-8  # relative difference of a loss or a weight that rounding does not explain
+SECONDS = 120.0  # of the whole proof; plans get what exchanges and rates leave
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Proof:
     plans: dict[str, float]  # how far each is from one device
     untried: int  # plans for which there was no time
     memory: float  # bytes a second; 0: not measured
-    rates: dict[str, float]  # bytes a second a rank, of exchanges
+    rates: dict[str, float]  # B/s of a rank in exchanges
 
 
 def prove(

@@ -39,7 +39,7 @@ class EngineSteps(TrainingSteps):
         x, target = inputs(self.graph, job.batch, job.seed, DTYPES[job.precision])
         self.x, self.x_held = x if job.data else x[:0], self.setting.held_part(x).to(rank.device)
         self.target = self.setting.held_part(target).to(rank.device)
-        self.setting.mesh.size()  # all ranks make its groups, and those of `context`
+        self.setting.mesh.size()  # all ranks make the groups of the mesh, and those of `context`
         self.wire.mesh.group(("context",))
         self.training = build(self.setting, RATE) if self.setting.takes_part else None
         if job.checkpoint and self.training:

@@ -18,7 +18,7 @@ from oracle.models.layers import Norm
 class RowModule(nn.Module):  # type: ignore[misc]  # torch is untyped here
     """The module of a row, with weights or without."""
 
-    tokens: Tensor | None = None  # numbers of those that are held here; None: of all
+    tokens: Tensor | None = None  # numbers of the tokens on this device; None: all tokens
 
     def __init__(self, op: Operation) -> None:
         super().__init__()

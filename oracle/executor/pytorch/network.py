@@ -55,7 +55,7 @@ class Network(nn.Module):  # type: ignore[misc]
         spans = spans_of(layers, units, blocks)
         self.inputs, self.outputs = alive(layers, units[0]), alive(layers, units[1])
         self.units = nn.ModuleList([Unit(span, parts) for span in spans])
-        # each unit's reads that nobody after it wants
+        # inputs of each unit that no later unit needs
         self.done = [set(span.done) - set(self.outputs) for span in spans]
         for op, row in self.rows():
             fill(row, op, seed, dtype, parts)

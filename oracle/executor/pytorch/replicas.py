@@ -45,12 +45,12 @@ def remake(network: Network, mode: str) -> None:
 def optimizer_of(setting: Setting, network: nn.Module, rate: float) -> torch.optim.Optimizer:
     """PyTorch's optimizer of all weights of this device, sharded under ZeRO-1."""
     kind, options = OPTIMIZERS[setting.job.optimizer]
-    # lists of weights are of one kind: those that DTensor cuts over the same ranks, the others
+    # each list has weights of one kind: those that DTensor cuts over one mesh, or plain ones
     groups: dict[DeviceMesh | None, list[Tensor]] = {}
     for weight in network.parameters():
         groups.setdefault(getattr(weight, "device_mesh", None), []).append(weight)
     fused = setting.software.kernels.optimizer == "fused"
-    # PyTorch has no such kernel of momentum for DTensor
+    # PyTorch has no fused kernel of momentum for DTensor
     fused = fused and (kind is not torch.optim.SGD or list(groups) == [None])
     arguments: dict[str, Any] = {"lr": rate, **options, "fused" if fused else "foreach": True}
     if setting.zero == 1:
@@ -76,7 +76,7 @@ def replicated(setting: Setting, network: Network) -> DistributedDataParallel:
     wrapped = DistributedDataParallel(
         network, process_group=setting.mesh["data"].get_group(),
         bucket_cap_mb=2**20 if off else float(size[0]) / MIB,
-        # tables of segments are held, and nothing here reads them
+        # tables of segments exist, and nothing here reads them
         find_unused_parameters=any(
             name == "extra" and op.shape.kind == "embedding" for op, name, _ in network.weights()
         ),

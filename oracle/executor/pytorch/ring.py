@@ -39,7 +39,7 @@ def cut(setting: Setting, network: Network) -> None:
         for op in unit.span.operations:
             if op.shape.work == "attention":
                 unit.rows[str(op.index)] = CutAttention(op, network.parts, mesh)
-                # without a causal mask all orders of tokens are as good
+                # without a causal mask any order of tokens is as good
                 pytorch._cp_options.enable_load_balance = op.shape.causal
             elif isinstance(row := unit.rows[str(op.index)], RowModule):
                 row.tokens = tokens

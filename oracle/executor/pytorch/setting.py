@@ -21,7 +21,7 @@ from oracle.spec.software import Software
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64,
           "bf16": torch.float32, "fp16": torch.float32}  # of weights  # fmt: skip
-NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # what products are made in
+NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}  # the type that products are made in
 
 
 @dataclass(frozen=True, eq=False)

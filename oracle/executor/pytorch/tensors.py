@@ -22,7 +22,7 @@ from oracle.executor.pytorch.setting import Setting
 def split(setting: Setting, network: Network) -> None:
     """Split rows of a network over the ranks of `tensor`, and tokens over those of `context`."""
     if setting.tokens is not None:
-        from oracle.executor.pytorch.ring import cut  # which older PyTorch has not got
+        from oracle.executor.pytorch.ring import cut  # older versions of PyTorch do not have it
 
         cut(setting, network)
     if setting.degree("tensor") == 1:
@@ -39,7 +39,7 @@ def split(setting: Setting, network: Network) -> None:
 
 def _styles(name: str, op: Operation, row: nn.Module, sequence: bool) -> dict[str, ParallelStyle]:
     """How one row is split, by the name of its module; empty for rows that stay whole."""
-    between = Shard(1) if sequence else Replicate()  # of activations between blocks
+    between = Shard(1) if sequence else Replicate()  # the layout of activations between blocks
     role = op.shape.role
     if isinstance(row, PositionedLookup):
         inner = RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())

@@ -51,7 +51,7 @@ class Training:
         losses = []
         for number, (a, b) in enumerate(self.micro_batches):
             last = number == len(self.micro_batches) - 1
-            if self.accounts and self.setting.zero == 2:  # weights stay for the next one
+            if self.accounts and self.setting.zero == 2:  # weights stay for the next micro-batch
                 self.wrapped.set_reshard_after_backward(last)
             with nullcontext() if last or not self.ddp else self.wrapped.no_sync():
                 with self.phase("forward"), self.cast():
@@ -81,7 +81,7 @@ class Training:
         """Bytes that stay on this device from step to step, gradients among them."""
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
         gradients = [w.grad for w in weights if w.grad is not None]
-        inner = getattr(self.optimizer, "optim", self.optimizer)  # under ZeRO-1 the own part's
+        inner = getattr(self.optimizer, "optim", self.optimizer)  # the one inside ZeRO-1's
         slots = [t for state in inner.state.values() for t in state.values()
                  if isinstance(t, Tensor)]  # fmt: skip
         nbytes = {"weights": local_bytes(weights), "gradients": local_bytes(gradients),

@@ -70,7 +70,7 @@ def configuration(setting: Setting) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": pieces[0][1] - pieces[0][0],
         "gradient_accumulation_steps": len(pieces), "zero_allow_untested_optimizer": True,
-        "gradient_clipping": 0.0,  # as all engines here; its own default is 1
+        "gradient_clipping": 0.0,  # as in all engines here; DeepSpeed's default is 1
         "zero_optimization": {
             "stage": setting.zero, "overlap_comm": bool(data.overlap[0, 0]),
             "reduce_bucket_size": int(exchange.piece(4.0, numbers).max() / 4),

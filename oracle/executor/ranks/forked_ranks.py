@@ -107,7 +107,7 @@ class ForkServer:
             else:
                 self.forks[int(rank)].code = int(number)
         if over and (code := self.process.poll()) is not None:
-            for fork in self.forks.values():  # those of whom it can tell no more
+            for fork in self.forks.values():  # ranks of which it can tell no more
                 fork.code = fork.code if fork.code is not None else code or 1
 
     def end(self) -> None:
@@ -130,9 +130,9 @@ def main() -> None:
     worker.die_with(int(os.environ["ORACLE_SUPERVISOR"]))
     order = read_json(Path(sys.argv[1]), "ranks to start", LOG)
     for name in (*SHARED, order["module"]):
-        with contextlib.suppress(Exception):  # a rank that misses it will say so
+        with contextlib.suppress(Exception):  # a rank that lacks the module will say so
             importlib.import_module(name)
-    gc.freeze()  # what is never collected is never copied
+    gc.freeze()  # memory that is never collected is never copied
     rank_of: dict[int, int] = {}
     for entry in order["ranks"]:
         pid = os.fork()

@@ -34,10 +34,10 @@ from oracle.spec.files import LOG, read_json, read_text
 
 DONE, FAILED, INTERRUPTED, TERMINATED = 0, 3, 130, 143
 TIMEOUT = 60.0
-_POLL = 0.1  # seconds between looks at one's own workers
-_POLL_ALL = 0.5  # … and at the files of everyone
-_LATE = 1.0  # a look that comes so much later than meant: this machine is short of time itself
-_MISSED = 2.5 * INTERVAL  # a rank without a beat for so long is suspected first
+_POLL = 0.1  # seconds between looks at this host's workers
+_POLL_ALL = 0.5  # … and at the files of all ranks
+_LATE = 1.0  # seconds that a look may be late before the machine itself is short of time
+_MISSED = 2.5 * INTERVAL  # seconds without a beat after which a rank is suspected first
 _SETTLE = 1.5  # a dying rank makes others fail: wait for all faults, then name the first
 # variables that no two ranks share, and nothing reads while it loads
 OWN = ("RANK", "WORLD_SIZE", "ORACLE_WORLD", "ORACLE_LOCAL", "ORACLE_HOST")
@@ -129,7 +129,7 @@ class _Supervisor:
         self.mine = [world.rank] if joined else list(range(world.size))
         self.workers: dict[int, subprocess.Popen[bytes] | Fork] = {}
         self.fork_server: ForkServer | None = None
-        self.stop = 0  # the signal that asked, 0 for none
+        self.stop = 0  # the signal that asked to stop, 0 for none
         self.told = 0  # lines of progress shown
         self.seen: dict[int, tuple[int, float]] = {}  # rank -> last beat, when it changed
         self.moved = (-1, 0.0)  # operations entered by all ranks, when that changed
@@ -168,7 +168,7 @@ class _Supervisor:
         """
         door, nonce = self.folder / "arrivals", os.urandom(8).hex()
         limit = time.monotonic() + self.timeout
-        door.mkdir(exist_ok=True)  # and it stays: only what lies in it is cleared away
+        door.mkdir(exist_ok=True)  # the folder stays; only the files in it are cleared away
         if self.world.rank == 0:
             for earlier in door.iterdir():
                 earlier.unlink(missing_ok=True)
@@ -299,7 +299,7 @@ class _Supervisor:
         if entered != self.moved[0] or not present:
             self.moved = (entered, now)
         elif any(now - self.seen[status.rank][1] > _MISSED for status in present):
-            return  # all others may wait for it: its heartbeat will tell, a moment later
+            return  # all others may wait for that rank: its heartbeat will tell, a moment later
         elif now - self.moved[1] > self._patience(present) and len(present) == self.world.size:
             last = min(present, key=lambda status: status.entered)
             lags = any(status.entered > last.entered for status in present)

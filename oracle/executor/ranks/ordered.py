@@ -33,7 +33,7 @@ from torch.distributed import distributed_c10d
 from oracle.spec.files import json_of
 
 NAME = "ordered"
-LOOK = 2.0  # seconds without an end, after which a rank says what it waits in and looks at others
+LOOK = 2.0  # seconds after which a waiting rank says what it waits in and looks at others
 _READY, _DATA = 1, 2  # tags of gloo's below
 
 
@@ -71,7 +71,7 @@ class _Call:
 
     words: str
     run: Callable[[_Call], None]
-    wants: set[tuple[str, int]]  # how ("send", "receive", "all"), and the place
+    wants: set[tuple[str, int]]  # ("send", "receive" or "all", place) of each
     number: int = 0
     done: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
@@ -110,7 +110,7 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
         Ordered.every[self.name] = self
         self.queue: SimpleQueue[_Call] = SimpleQueue()
         self.running: _Call | None = None
-        self.calls = [0, 0]  # between two ranks, collective
+        self.calls = [0, 0]  # numbers of calls between two ranks, and of collective calls
         self.met = False
         self.opened: list[tuple[bool, int, Tensor]] | None = None  # calls of an open group
         threading.Thread(target=self._work, daemon=True).start()
@@ -159,7 +159,7 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
             if circle and all(board_now.still(before, *waiting) for waiting in circle):
                 verdict = "; ".join(board_now.words(*waiting) for waiting in circle[:4])
                 for key in {verdict_key, *(_never(*waiting) for waiting in circle)}:
-                    Ordered.board.set(key, verdict)  # who sees it first says nothing anew
+                    Ordered.board.set(key, verdict)  # all ranks of a circle raise the same
             if Ordered.board.check([verdict_key]):
                 verdict = Ordered.board.get(verdict_key).decode()
                 raise OrderError(f"NCCL would wait for ever: {verdict}")
@@ -237,7 +237,7 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
         run = partial(self.gloo.alltoall_base, incoming, outgoing, out, into)
         if not out and not into:
             return self._collective("all-to-all", [incoming, outgoing], run)
-        # of as many numbers as ranks agree on
+        # the sizes are those that ranks have agreed on
         _refuse_gaps("uneven all-to-all", [incoming, outgoing])
         return self._collective("uneven all-to-all", [], run)
 
@@ -273,7 +273,7 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
             self.opened = None
 
     def _together(self, calls: Sequence[tuple[bool, int, Tensor]]) -> _Work:
-        lanes: dict[tuple[str, int], list[Tensor]] = {}  # to one rank in order, to others at once
+        lanes: dict[tuple[str, int], list[Tensor]] = {}  # in order to one rank, at once to several
         for sends, place, tensor in calls:
             lanes.setdefault(("send" if sends else "receive", place), []).append(tensor)
         phrases = [f"{'send' if sends else 'receive'} of {_shape(tensor)} "
@@ -287,7 +287,7 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
                 try:
                     self._lane(*way, lanes[way])
                     call.wants.discard(way)
-                except BaseException as error:  # others may wait for ever: do not wait for them
+                except BaseException as error:  # other lanes may wait for ever: leave them
                     call.error = call.error or error
                     call.done.set()
 

@@ -102,7 +102,7 @@ def main() -> None:
     heartbeat = Heartbeat(attempt, number, host_name(os.environ))
     rank = Rank(heartbeat, attempt, number, size, int(os.environ["ORACLE_LOCAL"]))
     signal.signal(signal.SIGTERM, rank._note_stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor gets it, and asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor gets it and asks ranks
     try:
         job = _job(attempt)
         _join(rank, job)
@@ -148,7 +148,7 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     rank.heartbeat.enter("start", "rendezvous")
-    # longer than the supervisor's: torch would blame whichever rank notices first
+    # longer than the supervisor's patience: torch would blame the first rank to notice
     patience = timedelta(seconds=2 * float(job["timeout"]) + 60)
     if os.environ["ORACLE_JOINED"] == "0":
         store: dist.Store = dist.FileStore(str(rank.attempt / "store"), rank.size)

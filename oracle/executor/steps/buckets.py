@@ -19,7 +19,7 @@ class Buckets:
 
     def __init__(self, local: LocalModel, bundle: Bundle) -> None:
         self.local, self.bundle, self.armed = local, bundle, False
-        self.late = any(True for _ in local.partial)  # gradients are whole after the pass only
+        self.late = any(True for _ in local.partial)  # gradients are complete only after the pass
         nbytes = bundle.size * bundle.weights.element_size()  # as they are sent
         buckets = max(1, math.ceil(nbytes / BUCKET_BYTES))
         self.buckets = deal(bundle.size, buckets)

@@ -18,7 +18,7 @@ from torch import Tensor
 from oracle.executor.loading.throttle import until
 from oracle.executor.messages.wire import Traffic, Wire, size_of
 
-WAYS = ("out", "in", "disk", "memory")  # whose bytes a second are played
+WAYS = ("out", "in", "disk", "memory")  # ways whose B/s are played
 
 
 class HostLink:
@@ -26,9 +26,9 @@ class HostLink:
 
     def __init__(self, wire: Wire, speeds: Mapping[str, float] | None = None) -> None:
         self.wire, self.speeds = wire, dict(speeds or {})
-        self.free = dict.fromkeys(WAYS, 0.0)  # when each way has done all that it was asked
+        self.free = dict.fromkeys(WAYS, 0.0)  # when each way will have done all copies asked of it
         self.asked: dict[Hashable, float] = {}
-        # where tensors are not a device's
+        # the context in which tensors beside the device are made
         self.place: Callable[[], AbstractContextManager[None]] = nullcontext
         self._folder: TemporaryDirectory[str] | None = None
         self._files = 0

@@ -16,7 +16,7 @@ from oracle.executor.messages.mesh import EXPERTS
 from oracle.executor.supported import NotSupported
 from oracle.spec.options import RUN, SLOTS
 
-FUSED, ONE_KERNEL = ("cpu", "cuda", "xpu"), ("sgd", "momentum", "adam")  # devices, what they have
+FUSED, ONE_KERNEL = ("cpu", "cuda", "xpu"), ("sgd", "momentum", "adam")  # fused on these devices
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Optimizer:
             return
         before = [(tensor, tensor.clone()) for tensor in (weights, *slots)]
         self._update(weights, gradients, slots, step, ratios)
-        for new, old in before:  # the device alone knows whether
+        for new, old in before:  # only the device knows whether to skip
             new.copy_(torch.where(skipped > 0, old, new))
 
     def _fused(

@@ -30,9 +30,9 @@ class StageBorder:
 
     operation: int  # that makes it
     rank: int | None  # None: another chunk of this rank
-    chunk: int  # of that rank's, on the other side
-    far: bool  # whether it passes a stage by
-    number: int  # of the crossing, along the model
+    chunk: int  # the chunk on the other side
+    far: bool  # whether the crossing skips a stage
+    number: int  # number of the crossing along the model
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
@@ -115,7 +115,7 @@ class Passing:
         ends = [StageBorder.ends(local, chunk) for chunk in range(len(local.chunks))]
         self.into, self.out = [into for into, _ in ends], [out for _, out in ends]
         every, stages = crossings(local.graph, local.stages), local.mesh.degree("pipeline")
-        self.order: dict[int, list[tuple[Pass, int]]] = {}  # by rank, how it sends in a step
+        self.order: dict[int, list[tuple[Pass, int]]] = {}  # by rank, its sends in a step
         for border in chain.from_iterable([*self.into, *self.out]):
             if border.rank is not None and border.rank not in self.order:
                 stage = local.mesh.coordinates(border.rank)["pipeline"]
@@ -126,7 +126,7 @@ class Passing:
         self.coming: dict[tuple[Pass, int], Callable[[], Tensor]] = {}
         self.handed: dict[tuple[int, Pass], Tensor] = {}  # between chunks of this device
         self.sending: dict[Pass, list[Callable[[], None]]] = {}
-        self.far: list[Callable[[], None]] = []  # gradients for stages that are not next
+        self.far: list[Callable[[], None]] = []  # of gradients to stages further away
 
     def turns(self, stage: int) -> list[Pass]:
         """The passes of a stage, in order."""

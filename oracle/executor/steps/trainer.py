@@ -51,11 +51,11 @@ class Trainer:
         self.passing = Passing(local, self.micro_batches)
         self.passes = self.passing.turns(local.stage)
         last = {this.chunk: this for this in self.passes if not this.forward}
-        self.final = frozenset(last.values())  # a chunk's gradients are whole after these
+        self.final = frozenset(last.values())  # a chunk's gradients are complete after these
         self.waiting: dict[tuple[int, int], tuple[Tensors, Edges]] = {}
         replicas = mesh.degree(*local.replicas)
-        # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
-        late = replicas > 1 and self.segments > 1  # else all are added up first
+        # from ZeRO-2 on a rank keeps its part of gradients: each micro-batch's are scattered
+        late = replicas > 1 and self.segments > 1  # otherwise all are added up first
         self.parted = local.zero >= 2 or (local.away.host_update and not late)
         for bundle in local.bundles if self.parted else ():
             bundle.part()
@@ -126,7 +126,7 @@ class Trainer:
                 else:
                     outputs = self._backward(this, received)
                 del received
-                # before anything is sent: over one connection its notice would wait behind the data
+                # before sending: over one connection the notice would wait behind the data
                 coming = passing.receive(after)
                 passing.send(this, outputs)
                 del outputs
@@ -173,7 +173,7 @@ class Trainer:
             outputs[index] = y = y if y.dim() == 0 else mean_square(y.to(wide), local.batch)
             losses.append(y.detach())
             del y
-        # where gradients come in, not what it made: what a stage has sent it need not keep
+        # keep where gradients come in, not the outputs: a stage need not keep what it sent
         edges = {index: get_gradient_edge(y) for index, y in outputs.items() if y.requires_grad}
         self.waiting[this.chunk, this.micro_batch] = inputs, edges
         return {index: y.detach() for index, y in outputs.items()}
@@ -197,7 +197,7 @@ class Trainer:
         del edges
         for bundle in local.bundles if local.fetched else ():
             bundle.release(keep=not local.away.weights)
-        # of whole chunks with the last of a micro-batch's passes here
+        # bundles of all chunks are scattered after the last pass of a micro-batch
         for bundle in local.bundles if local.by_unit or this.chunk == 0 else ():
             self._scatter(bundle)
         return {index: x.grad for index, x in inputs.items() if x.grad is not None}
