@@ -15,7 +15,7 @@ from oracle.spec.document import Fault, Place, SpecError
 from oracle.spec.system import System
 from oracle.spec.units import show
 
-DOUBTFUL, REFUSED = 1.5, 3.0  # times between equal samples, from which it is warned, refused
+DOUBTFUL, REFUSED = 1.5, 3.0  # factors between equal samples that warn, and that refuse
 
 
 def believed(readings: Sequence[Reading], onto: Any, files: str = "") -> str:

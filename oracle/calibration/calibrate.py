@@ -94,7 +94,7 @@ class CollectiveFit:
 class Calibration(Tabular):
     """What logs and topology files say about a system: fits, refusals, and the new spec."""
 
-    system: System  # with what was learned of its levels
+    system: System  # the system with what was learned of its levels
     before: System
     original: str  # text of the system's file; empty where it came from none
     origin: str
@@ -251,7 +251,7 @@ class Calibration(Tabular):
         text, folder = self.spec(), target.parent.absolute()
         if self.origin not in ("", "-"):
             text = moved(text, Path(self.origin).parent.absolute(), folder)
-        catalogue.read_again(System, _loaded(text), folder)  # what is written can be read
+        catalogue.read_again(System, _loaded(text), folder)  # the written spec can be read again
         try:
             write(target, text.encode())
         except OSError as error:

@@ -25,8 +25,8 @@ class Fitted:
     law: Law
     runs: int
     batches: int
-    among: float | None  # relative, 1σ, of runs of one batch; None: no batch ran twice
-    left: tuple[tuple[float, float], ...]  # (batch, error) of each as the others predict it
+    among: float | None  # relative 1σ of runs of one batch; None: no batch ran twice
+    left: tuple[tuple[float, float], ...]  # (batch, its error by a fit to the others)
     missed: tuple[tuple[int, int], ...]  # (batch, runs) that did not meet the target
 
     def to_dict(self) -> dict[str, Any]:

@@ -26,11 +26,11 @@ from oracle.spec.units import show
 
 FOLDS = 5
 SEED = 20211
-FEWEST = 15  # kernels of one family, precision and part that a curve is fitted to
+FEWEST = 15  # fewest kernels of one family, precision and part for a curve
 SOFT = 0.1  # relative error from which on a residual counts linearly
-WAVES_PENALTY = 1.25  # on the loss of a curve with whole waves: few kernels fit many tilings
+WAVES_PENALTY = 1.25  # factor on the loss of a curve with whole waves: few kernels fit many tilings
 PRIOR = 4.0  # 1σ of the prior, in units of the logarithm: weak, a factor of fifty
-# what is fitted: its least and its most, and the families that have it
+# the fitted numbers, with their lowest and their highest values
 NUMBERS = {
     "start": (1e-7, 5e-5),
     "sustained": (0.05, 1.0),
@@ -45,9 +45,9 @@ NUMBERS = {
     "zeros": (1e-2, 30.0),
 }
 CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
-STREAMED = ("stream", "conv1d", "norm", "pool")  # as long in any precision as their bytes take
+STREAMED = ("stream", "conv1d", "norm", "pool")  # timed by their bytes alone
 TWO_WAYS = ("attention", "latent", "norm", "pool")  # timed forward and backward
-# timings of more than one kernel, and whose curve they show
+# timings of several kernels, and the family whose curve they show
 TOGETHER: dict[str, Callable[..., Floats]] = {"linear": linear, "experts": experts, "scan": scan}
 SHOWS = {"linear": "gemm"}
 SLOW = 1e8  # elements a second of a processor, slower than any GPU's
@@ -183,11 +183,11 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
     precision = "" if first.family in STREAMED else first.precision
     plain = replace(assumed, origin="fitted", precision=precision, part=part, source=source)
     if assumed.family == "gemm":
-        # what is never the longer of two shows nothing: start where loads are seen
+        # a term that is never the longer shows nothing: start where loads are seen
         return [[plain], [replace(plain, waves=True, traffic=0.5)]]
     if first.family in ("attention", "latent"):
         return [[plain], [replace(plain, start=7e-6, sustained=0.6, traffic=0.5)]]
-    if first.family in ("norm", "pool"):  # what is never the longer shows nothing here either
+    if first.family in ("norm", "pool"):  # here too a term that is never the longer shows nothing
         return [[plain], [replace(plain, pace=SLOW)]]
     if first.family != "conv":
         return [[plain]]
@@ -211,7 +211,7 @@ def applies(name: str, curve: Curve) -> bool:
     data = convolution and curve.part == "data"
     only = {"granule": convolution, "zeros": data and curve.family != "winograd",
             "ramp": not curve.waves,
-            # rows of hidden and inner channels alone are all long: they show no start of a loop
+            # all rows are long, so they show no start of a loop
             "prologue": curve.family != "experts", "pace": False, "sweeps": curve.sweeps > 0,
             "strided": data and curve.strided > 1}  # fmt: skip
     return only.get(name, True)

@@ -39,7 +39,7 @@ SOFT = 0.08  # relative error from which the loss grows linearly
 INSIDE = (0.97, 1.11, 2.1, 1.3, 1.7, 0.54, 1.67, 0.55, 0.88, 0.87, 1.02, 0.89, 1.0, nccl.OWN,
           0.09, 0.24)  # fmt: skip
 BETWEEN = (*[1.0] * 12, 1.0, 0.5, 0.09, 0.24)
-# 1σ of their logarithms: what a machine has in common for each part, and what is of each alone
+# 1σ of their logarithms: of a machine's common part in each kind, and of each factor alone
 SHARED = (0.3, 0.2, 0.12)
 ALONE = (0.08, 0.3, 0.3, 0.08, 0.2, 0.35, 0.3, 0.3, 0.12, 0.12, 0.08, 0.08, 0.3, 0.35, 0.5,
          0.5)  # fmt: skip
@@ -86,7 +86,7 @@ class Place:
     base: Floats
     hops: Floats
     wire: Floats  # seconds of all bytes
-    copied: Floats  # of those that a rank has already
+    copied: Floats  # seconds of the bytes that a rank has already
     kind: NDArray[np.int64]  # of each term among FACTORS
     tree: Mask
 

@@ -22,7 +22,7 @@ from oracle.spec.units import show
 # operations whose every algorithm is one of the library's
 PRICED = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
 LARGE = 2**20  # bytes from which a run is judged by
-SLOW = 1.5  # times what the other runs say: from there on a run is left out
+SLOW = 1.5  # factor over what the other runs say from which a run is left out
 ENOUGH = 0.075  # mean relative error that needs no lines of an operation's own
 BANDS = 8  # sizes that are left out together: every eighth
 

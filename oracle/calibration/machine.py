@@ -26,10 +26,10 @@ from oracle.spec.schema import to_data
 from oracle.spec.units import show
 
 TOOL = "oracle measure machine"
-LAUNCH = 5e-6  # of the driver, of what a launch costs in all; the rest is the framework's
+LAUNCH = 5e-6  # the driver's share of a launch; the rest is the framework's
 RESERVE = {"cuda": 1.2e9, "cpu": 0.5e9}
-STREAMED = 2**20  # bytes of a stream that says what memory can do, caches and all
-LATE = 1.1  # times as long as the middle rank: such a rank is ill, not one of a make that differs
+STREAMED = 2**20  # bytes from which a stream tells the speed of memory
+LATE = 1.1  # factor over the middle rank from which a rank is ill
 STILL = 1e-6, 20e9  # α and bandwidth of a level that joins one device: nothing is sent
 
 
@@ -41,11 +41,11 @@ class Machine:
     date: str
     kernels: tuple[Kernel, ...]
     unmeasured: tuple[str, ...]  # kernels that the library refused, and why
-    rate: float  # of the fastest rank's square products in 32 bits, FLOP/s
-    bandwidth: float  # of the memory, one rank of all at once
+    rate: float  # FLOP/s of the fastest rank's square products in 32 bits
+    bandwidth: float  # B/s of the memory for one rank, all ranks at once
     dispatch: float  # seconds of the host for a kernel
     disk: Mapping[str, Any]
-    slowest: float = 1.0  # times as long as the middle rank the slowest takes, where it is `LATE`
+    slowest: float = 1.0  # how many times the middle rank's time the slowest takes, if above `LATE`
 
     @property
     def source(self) -> str:
@@ -81,7 +81,7 @@ def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
             refused.append(f"{key}: {next(rank['why'] for rank in ranks if rank['why'])}")
             continue
         kernel = ranks[0]
-        # a step meets what others do meanwhile as a kernel does: the middle, and no faster one
+        # what others do meanwhile slows a step as it does a kernel: so the middle, not the fastest
         medians = [statistics.median(rank["each"]) for rank in ranks]
         middle = statistics.median(medians)
         paces.append([seconds / middle for seconds in medians])

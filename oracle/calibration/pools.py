@@ -30,8 +30,8 @@ from oracle.readers.logs import Reading, Sample
 from oracle.spec.system import System
 from oracle.spec.units import show
 
-LIBRARIES = ("nccl", "mpi", "gloo", "")  # the first that has samples of an operation is fitted
-FEWEST = 6  # samples that a fit takes at least
+LIBRARIES = ("nccl", "mpi", "gloo", "")  # the first with samples is fitted
+FEWEST = 6  # fewest samples of a fit
 # not tried: a leader's steps inside its node need an α of their own; no library offers the others
 # unless switches can, and then logs do not say so
 UNTRIED = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring",

@@ -26,8 +26,8 @@ from oracle.spec.doubt import AGAIN, OPERATION
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-LEAST = 0.002  # of a step, that a part takes at least, to be told from nothing
-STRANGE = 30.0  # times as long as predicted, from where a log is of something else
+LEAST = 0.002  # share of a step from which a part is told from nothing
+STRANGE = 30.0  # factor off the prediction from which a log is of something else
 AXES = ("tensor", "pipeline", "context", "expert", "data")
 
 
@@ -69,7 +69,7 @@ def checked(run: Run, model: Model) -> Run:
         if logged != value:
             problem = f"the log is of {name} {logged}, not of {name} {value}"
             raise InputError(log.path, 0, problem, "the --plan, --batch and model of that run")
-    if "token" in log_facts and log.step is not None:  # seconds of a device's token
+    if "token" in log_facts and log.step is not None:  # seconds of a token on a device
         if not tokens:
             raise InputError(log.path, 0, "tokens a second, of a model without tokens")
         step = replace(log.step, seconds=log.step.seconds * run.batch * tokens / devices)

@@ -46,7 +46,7 @@ def runs_of(
             )
             hint = f"oracle calibrate run {path} MODEL SYSTEM --plan … --batch … -o profile.yaml"
             raise refusal(path, f"nothing says the {lacking} of this run", hint, "E103")
-        plan_of(plan, batch)  # refused where it is none
+        plan_of(plan, batch)  # raises where the text is no plan
         runs_found.append(Run(log, plan, batch))
     return runs_found
 

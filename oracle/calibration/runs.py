@@ -32,11 +32,11 @@ from oracle.spec.options import Options
 from oracle.spec.system import System
 
 Floats: TypeAlias = NDArray[np.float64]
-# of the doubt beforehand, up to which a factor counts as told: most err together with others, and
+# share of the prior doubt below which a factor counts as told: most err together with others, and
 # are kept for that; of messages' own doubt nothing may be lost
 SOME, TOLD = 0.999, dict.fromkeys(("inside", "between", "shown"), 0.9)
-WAITS = 2.0  # times as long for a host's dispatch, from where it is likely something else
-WIDEST = 3.0  # of the logarithm of a factor: twenty times
+WAITS = 2.0  # factor on a host's dispatch from which the cause is likely something else
+WIDEST = 3.0  # largest logarithm of a factor: twenty times
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def block(entries: Sequence[Calibrated]) -> str:
     return "\n".join(lines) + "\n"
 
 
-ALONE = ("tree", "own", "few", "opened", "error")  # numbers of a `Library` that are of all kinds
+ALONE = ("tree", "own", "few", "opened", "error")  # single numbers of a `Library`
 
 
 def library_block(entries: Sequence[Library]) -> str:
@@ -135,7 +135,7 @@ def with_levels(text: str, old: Sequence[Level], new: Sequence[Level]) -> str:
     return before + items[0] + "".join(written) + after
 
 
-# of fields of what was measured by nodes
+# units of fields that nodes measured
 UNITS = {"bandwidth": "B/s", "low": "B/s", "high": "B/s", "size": "B", "beside": "s"}
 
 

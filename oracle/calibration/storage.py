@@ -28,13 +28,13 @@ from oracle.spec.storage import Disk, SharedFiles, Storage
 from oracle.spec.units import show
 from oracle.storage.file_system import OPERATIONS
 
-# operations on names that each one is
+# how many operations on names each operation makes
 NAMES = {"files": float(OPERATIONS["files"]), "open": 2.0, "stat": 1.0}
 READS = ("files", "read")
 SMALL = 2**18  # bytes of a file up to which one size alone tells of opening, not of a stream
-MISSED = 2.0  # times off, from which a sample is told to be missed
+MISSED = 2.0  # factor from which on a sample counts as missed
 ROUNDS = 50
-NEAR = 0.8  # of the most operations on names a second: less waits for itself
+NEAR = 0.8  # share of the most operations on names a second: slower samples wait for themselves
 
 Floats = NDArray[np.float64]
 
@@ -148,12 +148,12 @@ class _Terms:
         self.size = np.array([sample.size for sample in samples], float)
         self.nodes = np.array([sample.nodes for sample in samples], float)
         self.at_once = np.array([sample.threads or np.inf for sample in samples], float)
-        # nobody knows what a loader of unknown threads waited for
+        # a loader of unknown threads may have waited for anything
         self.least = np.array([sample.least or sample.threads is None for sample in samples], bool)
         reads = np.isin(self.operation, READS)
         reading = self.nodes[reads]
         lone, most_nodes = reading.min(initial=np.inf), reading.max(initial=0)
-        self.one_alone = bool(lone == 1 or most_nodes > lone)  # else nodes are only seen together
+        self.one_alone = bool(lone == 1 or most_nodes > lone)  # else only seen together
         names = np.array([NAMES.get(name, 0.0) for name in self.operation])
         # work of each operation for each limit: bytes, bytes of a node, operations on names
         self.work = {
@@ -165,12 +165,12 @@ class _Terms:
         }  # fmt: skip
         self.work = {name: work for name, work in self.work.items() if work.any()}
         self.value = {name: self._largest(name) for name in self.work}
-        # those whose wait is of one file or block, by how many of them are under way
+        # samples that wait for one file or block at a time
         self.waits = reads & np.isfinite(self.at_once) & ~self.least
         if (self.waits & (self.operation == "files")).any():
             self.waits &= self.operation == "files"
         self.first = self.per_byte = self.naming = 0.0
-        self.few = np.zeros(len(samples), bool)  # on names, too few at once to tell of the limit
+        self.few = np.zeros(len(samples), bool)  # on names, too few at once
         self.bound = np.full(len(samples), "", dtype=object)
 
     def _largest(self, name: str) -> float:
@@ -216,7 +216,7 @@ class _Terms:
             self._wait(self.waits & (self.bound == "open"))
             if (self.bound == before).all():
                 break
-        for name in self.work:  # what was reached is there, whoever else could have had more
+        for name in self.work:  # a rate that was reached exists, even if more is possible
             bounds_below = (self.rate * self.work[name])[self.least]
             self.value[name] = max(self.value[name], float(bounds_below.max(initial=0.0)))
 
@@ -302,7 +302,7 @@ class _Terms:
                 1.0, round(ratio) if self.reached("per_node") else math.ceil(ratio - 0.05)
             )
             limits.append(Limit("streams", streams, "", True))
-            if not self.reached("per_node"):  # so many whole streams, as fast as one is
+            if not self.reached("per_node"):  # a whole number of streams, each as fast as one
                 node = Limit("per_node", streams / self.per_byte, "B/s", False)
                 limits = [node if limit.name == "per_node" else limit for limit in limits]
         if self.first:

@@ -18,7 +18,7 @@ from oracle.spec.system import Level, System
 
 LARGE = 2**20  # bytes from which a stream is taken to fill its ports
 SMALL = 8  # bytes up to which a message is all start-up
-ABOVE = 1.05  # of a port's datasheet: a stream that is faster goes by more ports
+ABOVE = 1.05  # times a port's datasheet: a faster stream goes by more ports
 
 
 @dataclass(frozen=True)

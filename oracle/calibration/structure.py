@@ -18,9 +18,9 @@ from oracle.readers.logs import InputError, Reading
 from oracle.spec.system import Level, System
 from oracle.spec.units import parse, show
 
-TREES = ("switch", "fat-tree", "rail")  # what a tree of switches may say something of
+TREES = ("switch", "fat-tree", "rail")  # kinds of levels that a tree of switches tells of
 FIELDS = ("devices", "kind", "link", "ports", "wires")
-Facts = Mapping[str, Any]  # that a file has of a level
+Facts = Mapping[str, Any]  # facts of a level in a file
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from oracle.spec.precision import NARROW
 WIDE = 2.0  # bytes of an element between kernels
 # of one that is cast: read in 16 bits, written narrow; a tensor's one scale is known beforehand
 CAST = {kind: WIDE + OPERAND_BYTES[kind] for kind in NARROW}
-FASTER = 1.05  # than the datasheet has it, a clock may be
-SERIES = 0.01  # of a series may be impossible before none of it is believed
+FASTER = 1.05  # factor by which a clock may be faster than the datasheet's
+SERIES = 0.01  # share of a series that may be impossible before none of it is believed
 UNCACHED = 1e9  # bytes that no cache holds
 JUDGED = ("gemm", "linear", "experts", "attention", "latent")
 

@@ -18,8 +18,8 @@ from oracle.spec.system import Level, System
 
 TOLERANCE = 0.05  # above the datasheet: rounding of the printed times, clocks, coding of lines
 LARGE = 64 * 2**20  # bytes from which a library should come near the datasheet
-FEW = 0.08  # of the datasheet: less, at such sizes, is another machine or a path gone wrong
-# what a log itself shows: whether its numbers can be used all the same
+FEW = 0.08  # share of the datasheet: at such sizes less is another machine or a wrong path
+# faults that a log itself shows: whether its numbers can be used all the same
 KINDS_OF_FAULT = {"truncated": "warn", "wrong results": "refuse", "counts": "refuse"}
 
 _MODEL = re.compile(r"(?:[a-z]{1,2}\d{1,4}[a-z]{0,2}|[1-9]0[5-9]0|6000)")
@@ -33,7 +33,7 @@ class Concern:
 
     problem: str
     file: str  # the file
-    line: int  # 0 where it is of the whole file
+    line: int  # 0 where the concern is of the whole file
     severity: str  # "refuse" or "warn"
     advice: str = ""
 
@@ -237,7 +237,7 @@ def _pair(sample: Sample, path: str, system: System) -> Reached | None:
     ways = [levels for levels in (system.levels[: system.inside], system.levels[system.inside :])
             if levels]  # fmt: skip
     if sample.memory != "device" and system.inside:
-        return None  # within a node it never sees a link
+        return None  # within a node it uses no link
     levels = max(ways, key=capacity)
     rate = sample.nbytes / sample.seconds
     return Reached(path, _line(sample), levels[0].name, levels[0].link == "network", rate,
