@@ -72,8 +72,8 @@ def test_trees_between_nodes_by_hand():
 
 
 def test_versions_of_the_library():
-    assert nccl.version_asked("nccl-2.17") == (2, 17)
-    assert not any(map(nccl.version_asked, ("nccl", "nccl-2", "ring", None, "nccl-a.b")))
+    assert nccl.version_named("nccl-2.17") == (2, 17)
+    assert not any(map(nccl.version_named, ("nccl", "nccl-2", "ring", None, "nccl-a.b")))
     assert "nvls/Simple" not in line(DGX, "allreduce", 8, "nccl-2.16")
     assert "nvls/Simple" in line(DGX, "allreduce", 8, "nccl-2.17")
     assert "nvlstree/Simple" not in line(DGX, "allreduce", 64, "nccl-2.17")

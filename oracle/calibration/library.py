@@ -108,7 +108,7 @@ class Place:
                 parts["base"][row, column] = term.base
                 parts["hops"][row, column] = term.between if outside else term.inside
                 parts["wire"][row, column] = term.per_byte * sample.nbytes
-                parts["copied"][row, column] = term.own * sample.nbytes
+                parts["copied"][row, column] = term.copied * sample.nbytes
                 kind[row, column] = FACTORS.index(term.kind)
                 tree[row, column] = term.algorithm in TREES
         seconds = np.array([sample.seconds for sample in samples])

@@ -273,7 +273,7 @@ def switch_start(
     return inside * US + 2 * int(np.ceil(np.log2(nodes))) * (hop * US + 2 * max(beyond))
 
 
-def version_asked(name: str | None) -> Version | None:
+def version_named(name: str | None) -> Version | None:
     """The version of `nccl-2.17`; nothing of any other name."""
     head, _, tail = (name or "").partition("nccl-")
     major, dot, minor = tail.partition(".")

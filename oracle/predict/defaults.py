@@ -134,7 +134,7 @@ def _check_second_order(model: Model, ideal: bool) -> None:
 
 
 def _check_algorithm(algorithm: str | None, system: System) -> None:
-    if algorithm is None or nccl.version_asked(algorithm):
+    if algorithm is None or nccl.version_named(algorithm):
         return
     names = {
         "best",

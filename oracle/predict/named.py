@@ -20,7 +20,7 @@ def checked(estimate: Checked) -> Checked:
     """An estimate; a name that fits no operation of its plans is refused, where they have any."""
     prediction: Any = estimate
     name, plans = prediction.options.algorithm, prediction.plans
-    if name in ANY or nccl.version_asked(name):
+    if name in ANY or nccl.version_named(name):
         return estimate
     bare = ALIASES.get(name, name).partition(":")[0]
     sent = {message["op"] for messages in prediction.exchange for message in messages}

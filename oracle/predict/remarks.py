@@ -34,7 +34,7 @@ def fallbacks(
     """A precision the device has no unit for, an algorithm that some operations do not have."""
     yield from lacking(system, options.precision)
     name = options.algorithm
-    if name in ANY or nccl.version_asked(name):
+    if name in ANY or nccl.version_named(name):
         return
     name = ALIASES.get(str(name), str(name))
     alike = (name, "collnet") if name == "sharp" else (name,)

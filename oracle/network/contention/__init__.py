@@ -10,6 +10,7 @@ critical_path  longest chain of steps where some leave ranks out
 asynchronous   the same where ranks swap with all others, each at its own pace
 cost           cost of a schedule: the sum of its steps
 cached         cost of each algorithm on a system, counted once
+offer_store    offers of large systems, stored in a file for later processes
 line           seconds of an operation by one algorithm: start + per_byte · m
 measured       lines from calibrated entries
 in_switch      lines of collectives that switches help with

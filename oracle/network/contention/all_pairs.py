@@ -21,9 +21,9 @@ ROUTERS = 4096  # of a dragonfly whose pairs of routers are counted
 
 
 def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> StepCosts:
-    """Cost of one step in which every member of every group sends to every other."""
-    all_of_them = groups.device is not None or not topology.tree
-    p, bases = groups.p, groups.bases(None if all_of_them else groups_apart(topology, groups))
+    """Return the cost of one step in which every member of every group sends to every other."""
+    listed_whole = groups.device is not None or not topology.tree
+    p, bases = groups.p, groups.bases(None if listed_whole else groups_apart(topology, groups))
     first = np.repeat(bases, p)
     device = groups.devices_of((bases[:, None] + groups.offsets).ravel())
     load, key = np.zeros(topology.links + 1), device
@@ -45,10 +45,10 @@ def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> Step
         elif fabric.inner_links:  # a link of its own between any two units
             a, copy = unit % fabric.width, unit // fabric.width
             base = start + 2 * fabric.port_links + copy * fabric.inner_links + a * fabric.width
-            for apart in range(1, fabric.width):
-                b = (a + apart) % fabric.width
-                there = _members_in(first, unit, copy * fabric.width + b)
-                load += np.bincount(base + b, there, len(load))
+            for offset in range(1, fabric.width):
+                b = (a + offset) % fabric.width
+                members = _members_in(first, unit, copy * fabric.width + b)
+                load += np.bincount(base + b, members, len(load))
         key = fabric.port_number(device, key)
     busy = load * topology.seconds_per_byte
     fullest, share = int(busy.argmax()), float(steps.share[0])
@@ -61,15 +61,15 @@ def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> Step
     return StepCosts(by_level, alpha, shared, solo, np.array([fullest]), steps.times)
 
 
-def folds(topology: Topology) -> bool:
-    """Whether loads need no list of flows: a tree of equal units, or one dragonfly above it."""
+def countable(topology: Topology) -> bool:
+    """Whether loads need no list of flows: of a tree of equal units, or one dragonfly above it."""
     if topology.hop or topology.half or any(level.wires for level in topology.levels):
         return False
     *below, top = topology.fabrics
     lower = all(f.tree and f.routing != "ecmp" for f in below)
     if isinstance(top, Dragonfly):
-        whole = top.copies == 1 and top.level.routing != "valiant" and top.routing != "ecmp"
-        return lower and whole and top.extents[0] * top.extents[1] <= ROUTERS
+        all_within = top.copies == 1 and top.level.routing != "valiant" and top.routing != "ecmp"
+        return lower and all_within and top.extents[0] * top.extents[1] <= ROUTERS
     return topology.uniform
 
 
@@ -79,43 +79,43 @@ def _between_routers(fabric: Dragonfly, first: Ints, unit: Ints) -> Floats:
     A router that holds a members of a group sends a b of its messages to one that holds b.
     """
     routers, per = fabric.extents[0] * fabric.extents[1], fabric.extents[2]
-    keys, held = np.unique(first * routers + unit // per, return_counts=True)
+    keys, members = np.unique(first * routers + unit // per, return_counts=True)
     group, router = keys // routers, keys % routers
     between = np.zeros(routers * routers)
-    begin = np.flatnonzero(np.diff(group, prepend=-1))
-    size = np.diff(begin, append=len(group))
-    for many in np.unique(size).tolist():  # groups on as many routers at once
-        rows = begin[size == many][:, None] + np.arange(many)
-        for at in range(0, len(rows), max(1, BLOCK // many**2)):
-            some = rows[at : at + max(1, BLOCK // many**2)]
-            pair = router[some][:, :, None] * routers + router[some][:, None, :]
-            weight = held[some][:, :, None] * held[some][:, None, :]
+    group_begin = np.flatnonzero(np.diff(group, prepend=-1))
+    size = np.diff(group_begin, append=len(group))
+    for routers_of_group in np.unique(size).tolist():  # groups on as many routers at once
+        rows = group_begin[size == routers_of_group][:, None] + np.arange(routers_of_group)
+        for begin_row in range(0, len(rows), max(1, BLOCK // routers_of_group**2)):
+            block = rows[begin_row : begin_row + max(1, BLOCK // routers_of_group**2)]
+            pair = router[block][:, :, None] * routers + router[block][:, None, :]
+            weight = members[block][:, :, None] * members[block][:, None, :]
             between += np.bincount(pair.ravel(), weight.ravel(), len(between))
     used = np.flatnonzero(between)
     used = used[used // routers != used % routers]
     load = np.zeros(fabric.inner_links + 1)
-    for at in range(0, len(used), BLOCK):
-        some = used[at : at + BLOCK]
-        for link in fabric.minimal(some // routers, some % routers):
-            load += np.bincount(np.where(link == NOWHERE, fabric.inner_links, link), between[some],
+    for begin_row in range(0, len(used), BLOCK):
+        block = used[begin_row : begin_row + BLOCK]
+        for link in fabric.minimal(block // routers, block % routers):
+            load += np.bincount(np.where(link == NOWHERE, fabric.inner_links, link), between[block],
                                 len(load))  # fmt: skip
     return load[:-1]
 
 
 def _sharing(first: Ints, unit: Ints) -> Ints:
-    """How many of each rank's group share its unit."""
-    _, where, count = np.unique(first * (unit.max() + 1) + unit, return_inverse=True,
+    """How many members of each rank's group share its unit."""
+    _, home, count = np.unique(first * (unit.max() + 1) + unit, return_inverse=True,
                                 return_counts=True)  # fmt: skip
-    return np.asarray(count[where])
+    return np.asarray(count[home])
 
 
-def _members_in(first: Ints, unit: Ints, other: Ints) -> Floats:
-    """How many of each rank's group are in another unit."""
-    width = max(unit.max(), other.max()) + 1
+def _members_in(first: Ints, unit: Ints, destination: Ints) -> Floats:
+    """How many members of each rank's group are in another unit."""
+    width = max(unit.max(), destination.max()) + 1
     keys, count = np.unique(first * width + unit, return_counts=True)
-    wanted = first * width + other
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, count[at], 0).astype(float)
+    destination_key = first * width + destination
+    place = np.minimum(np.searchsorted(keys, destination_key), len(keys) - 1)
+    return np.where(keys[place] == destination_key, count[place], 0).astype(float)
 
 
 def _up_loads(first: Ints, unit: Ints, lane: Ints, lanes: int, start: int, size: int) -> Floats:
@@ -126,15 +126,15 @@ def _up_loads(first: Ints, unit: Ints, lane: Ints, lanes: int, start: int, size:
     """
     load = np.zeros(size)
     groups, lane_count = np.unique(first * lanes + lane, return_counts=True)
-    owner, which = groups // lanes, groups % lanes
+    owner, group_lane = groups // lanes, groups % lanes
     width = int(unit.max()) + 1
-    homes, held = np.unique(first * width + unit, return_counts=True)
+    homes, members = np.unique(first * width + unit, return_counts=True)
     home_group, home_unit = homes // width, homes % width
     low, high = (np.searchsorted(owner, home_group, side=side) for side in ("left", "right"))
-    many = high - low
-    home = np.repeat(np.arange(len(held)), many)
-    row = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many - low, many)
-    load += np.bincount(start + home_unit[home] * lanes + which[row],
-                        held[home] * lane_count[row], size)  # fmt: skip
+    used = high - low  # lanes that a unit's group has members on
+    home = np.repeat(np.arange(len(members)), used)
+    row = np.arange(used.sum()) - np.repeat(np.cumsum(used) - used - low, used)
+    load += np.bincount(start + home_unit[home] * lanes + group_lane[row],
+                        members[home] * lane_count[row], size)  # fmt: skip
     load -= np.bincount(start + unit * lanes + lane, _sharing(first, unit), size)
     return load

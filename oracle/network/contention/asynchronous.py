@@ -24,7 +24,7 @@ FEW = 2_500  # where steps leave ranks out: of more the longest chain of steps c
 
 
 def swaps(schedule: Sequence[Steps], groups: RankGroups) -> bool:
-    """Whether every rank swaps with each other one, one at a time, and not too many do."""
+    """Whether each rank swaps with all others, one at a time, in few enough flows to be played."""
     if len(schedule) != 1 or not isinstance(schedule[0], Shift | XorExchange):
         return False
     steps = schedule[0]
@@ -35,7 +35,7 @@ def swaps(schedule: Sequence[Steps], groups: RankGroups) -> bool:
 
 
 def listed(schedule: Sequence[Steps], groups: RankGroups) -> bool:
-    """Whether every flow of every step is listed, once, and there are few."""
+    """Whether all flows of all steps are listed, each once, and few enough to be played."""
     flows = [len(steps.share) for steps in schedule if isinstance(steps, Pairs)]
     once = len(flows) == len(schedule) and all(steps.times[0] == 1 for steps in schedule)
     return once and sum(flows) * (groups.devices // groups.p) <= FEW
@@ -49,10 +49,10 @@ def played(
     nbytes: float | None = None,
     envelope: float = 0.0,
 ) -> float:
-    """Seconds per byte until the last rank is done; of `nbytes`, seconds with every flow's α.
+    """Return the seconds per byte until the last rank is done, or the seconds of `nbytes`.
 
-    Of a size, each message has `envelope` bytes more and begins its α after its ranks have come:
-    the data of some hides the start of others, which no straight line over sizes tells.
+    With a size, each message has `envelope` bytes more and begins its α after its ranks have come:
+    the bytes of some flows hide the start of others, which no line over sizes tells.
     """
     step, sender, getter, left = _every(topology, groups, schedule, reduce)
     begin, weight = np.zeros(len(left)), None
@@ -68,8 +68,8 @@ def played(
     while len(going) or len(coming):
         due = begin[coming] <= now * (1 + 1e-12)
         going, coming = np.concatenate([going, coming[due]]), coming[~due]
-        some = None if weight is None else weight[going]
-        rate = fair_rates(capacity, route[:, going], part, some)
+        flow_weight = None if weight is None else weight[going]
+        rate = fair_rates(capacity, route[:, going], part, flow_weight)
         need = np.where(np.isfinite(rate), left[going] / rate, 0.0)
         until = min(now + need.min(initial=np.inf), begin[coming].min(initial=np.inf))
         span, now = until - now, until
@@ -83,17 +83,17 @@ def played(
 
 
 class _Queue:
-    """Which flows wait for which: those of a rank in a step for all of its step before."""
+    """Flows that wait: those of a rank in a step for all flows of its step before."""
 
     def __init__(self, step: Ints, sender: Ints, getter: Ints) -> None:
         steps, flows = int(step.max()) + 1, len(step)
         keys = np.concatenate([sender, getter]) * steps + np.tile(step, 2)
-        turns, at = np.unique(keys, return_inverse=True)  # a turn is a step of a rank
-        self.of = at.reshape(2, flows)
-        self.open = np.bincount(at)  # flows of a turn that are not through
+        turns, turn = np.unique(keys, return_inverse=True)  # a turn is a step of a rank
+        self.of = turn.reshape(2, flows)
+        self.open = np.bincount(turn)  # flows of a turn that are not through
         self.first = np.diff(turns // steps, prepend=-1) > 0
         self.waits = (~self.first[self.of]).sum(axis=0)
-        self.flows = np.argsort(at, kind="stable") % flows
+        self.flows = np.argsort(turn, kind="stable") % flows
         self.begin = np.append(np.cumsum(self.open) - self.open, 2 * flows)
 
     def freed(self, over: Ints) -> Ints:
@@ -114,14 +114,14 @@ class _Queue:
 def _every(
     topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool
 ) -> tuple[Ints, Ints, Ints, Floats]:
-    """The step of each flow, its sender and getter, and what it carries."""
-    found, step = [], 0
+    """The step, sender, getter and share of each flow, round by round."""
+    parts, step = [], 0
     for steps in schedule:
         for f in flows_of(topology, groups, steps, reduce):
-            again = np.repeat(np.arange(len(f.times)), f.times.astype(np.int64))  # round by round
-            turn = (again[:, None] * f.per_step + np.arange(f.per_step)).ravel()
-            number = step + np.repeat(np.arange(len(again)), f.per_step)
-            found.append((number, f.source[turn], f.target[turn], f.share[turn]))
-            step += len(again)
-    number, source, target, share = (np.concatenate(each) for each in zip(*found, strict=True))
+            rounds = np.repeat(np.arange(len(f.times)), f.times.astype(np.int64))
+            flow = (rounds[:, None] * f.per_step + np.arange(f.per_step)).ravel()
+            number = step + np.repeat(np.arange(len(rounds)), f.per_step)
+            parts.append((number, f.source[flow], f.target[flow], f.share[flow]))
+            step += len(rounds)
+    number, source, target, share = map(np.concatenate, zip(*parts, strict=True))
     return number, source, target, np.array(share, float)

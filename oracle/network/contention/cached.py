@@ -19,25 +19,28 @@ Key: TypeAlias = tuple[object, ...]
 
 
 def cache_of(system: System) -> dict[object, Any]:
-    """What was found for a system; dropped with the system, or when it gets too long."""
-    known = _CACHES.setdefault(system, {})
-    if len(known) > LARGEST:
-        known.clear()
-    return known
+    """Return the results of a system; they are dropped with it, or when they are too many."""
+    cache = _CACHES.setdefault(system, {})
+    if len(cache) > LARGEST:
+        cache.clear()
+    return cache
 
 
 def algorithm_costs(
     system: System, topology: Topology, groups: RankGroups, inner: int, offer: Sequence[Algorithm],
-    which: Key,
+    network_key: Key,
 ) -> list[Cost]:  # fmt: skip
-    """Cost of each algorithm; schedules that several operations share are counted once."""
-    known = cache_of(system)
+    """Return the cost of each algorithm; schedules that operations share are counted once.
+
+    `network_key` tells the network from others of the same system.
+    """
+    cache = cache_of(system)
     keys = [("cost", by.like[0] or by.op, by.name, groups.pattern, groups.devices,
-             groups.seating, which)
+             groups.seating, network_key)
             for by in offer]  # fmt: skip
-    if new := [k for k, key in enumerate(keys) if key not in known]:
+    if new := [k for k, key in enumerate(keys) if key not in cache]:
         bases = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
         schedules = [laid_out(bases[k], topology, groups, inner) for k in new]
         for k, cost in zip(new, schedule_costs(topology, groups, schedules), strict=True):
-            known[keys[k]] = cost
-    return [known[key].repeated(by.like[1]) for by, key in zip(offer, keys, strict=True)]
+            cache[keys[k]] = cost
+    return [cache[key].repeated(by.like[1]) for by, key in zip(offer, keys, strict=True)]

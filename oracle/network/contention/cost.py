@@ -43,14 +43,14 @@ class Cost:
 def schedule_cost(
     topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
 ) -> Cost:
-    """Cost of a schedule that every group runs at once.
+    """Return the cost of a schedule that every group runs at once.
 
         T = Σ_steps times · (max α + m · max over links of load / capacity)
 
     Where some ranks sit out a step, the sum runs along the longest chain of steps instead
-    (`critical_path`), and is played where flows meet and are few; so is what each has where all
-    swap with all, one by one (`asynchronous`). `full` names the links that set the pace of a
-    tenth of the time or more.
+    (`critical_path`). Flows that meet are played where they are few, and where all ranks swap with
+    all, one by one (`asynchronous`). `full` names the links that set the pace of a tenth of the
+    time or more.
     """
     return schedule_costs(topology, groups, [schedule], reduce)[0]
 
@@ -61,17 +61,18 @@ def schedule_costs(
     schedules: Sequence[Sequence[Steps]],
     reduce: bool = True,
 ) -> list[Cost]:
-    """Several schedules of the same groups, counted in one go."""
-    costs = iter(step_costs(topology, groups, [s for each in schedules for s in each], reduce))
-    found = [_cost(topology, [next(costs) for _ in each]) for each in schedules]
+    """Return the costs of several schedules of the same groups, counted in one go."""
+    every_step = [steps for schedule in schedules for steps in schedule]
+    costs = iter(step_costs(topology, groups, every_step, reduce))
+    summed = [_cost(topology, [next(costs) for _ in schedule]) for schedule in schedules]
     return [_in_time(topology, groups, cost, schedule, reduce)
-            for cost, schedule in zip(found, schedules, strict=True)]  # fmt: skip
+            for cost, schedule in zip(summed, schedules, strict=True)]  # fmt: skip
 
 
 def _in_time(
     topology: Topology, groups: RankGroups, cost: Cost, schedule: Sequence[Steps], reduce: bool
 ) -> Cost:
-    """The cost where no rank waits for others than its partners."""
+    """The cost where ranks wait for nobody but their partners."""
     if leaves_ranks_out(schedule, groups.p):
         together, solo = critical_path(topology, groups, schedule, reduce)
         if together > solo * (1 + 1e-9) and listed(schedule, groups):
@@ -84,7 +85,7 @@ def _in_time(
 
 
 def _relieved(cost: Cost, per_byte: float, solo: float) -> Cost:
-    """The cost where ranks that sit a step out are ahead of the others, alone as in company."""
+    """The cost where ranks that sit out a step run ahead, alone as in company."""
     return replace(cost, per_byte=per_byte, phi=per_byte / solo if solo else 1.0)
 
 

@@ -15,11 +15,9 @@ import numpy as np
 
 from oracle.network.arrays import Floats, Ints, Numbers
 from oracle.network.collectives.schedule import Pairs, Steps
-from oracle.network.contention.flows import flows_of
+from oracle.network.contention.flows import PART, flows_of
 from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
-
-PART = 2**14  # flows routed at once: what they take stays in cache
 
 
 def leaves_ranks_out(schedule: Sequence[Steps], p: int) -> bool:
@@ -33,12 +31,12 @@ def leaves_ranks_out(schedule: Sequence[Steps], p: int) -> bool:
 def critical_path(
     topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
 ) -> tuple[float, float]:
-    """Seconds per byte until the last rank is done, each waiting for its partners only.
+    """Return the seconds per byte until the last rank is done, in company and alone.
 
     clock(r) = max over flows of r of  done(its last link)
 
-    In company, and alone: there each flow has its links to itself, and is through after the
-    slowest of them.
+    Each rank waits for its partners only. Alone, each flow has its links to itself, and is through
+    after the slowest of them.
     """
     size = int(groups.devices_of(np.arange(groups.devices)).max()) + 1
     shared, alone = np.zeros(size), np.zeros(size)
@@ -51,8 +49,8 @@ def critical_path(
                 begin, sent = _begin(shared, groups, s, d, times), part * times
                 end, slowest = _finish(topology, s, d, begin, sent)
                 # messages that leave one rank at once still share its way out
-                own = _begin(alone, groups, s, d, times) + sent * flows.per_rank * slowest
-                for clock, done in ((shared, end), (alone, own)):
+                alone_end = _begin(alone, groups, s, d, times) + sent * flows.per_rank * slowest
+                for clock, done in ((shared, end), (alone, alone_end)):
                     np.maximum.at(clock, s, done)
                     np.maximum.at(clock, d, done)
     return float(shared.max()), float(alone.max())
@@ -72,9 +70,9 @@ def _begin(clock: Floats, groups: RankGroups, s: Ints, d: Ints, times: float) ->
 def _finish(
     topology: Topology, s: Ints, d: Ints, begin: Floats, share: Floats
 ) -> tuple[Floats, Floats]:
-    """When each flow is through, having come at `begin`: when its last link is done.
+    """Return when each flow that comes at `begin` is through, and s/B of its slowest link.
 
-    And the seconds per byte of its slowest link.
+    A flow is through when the last of its links is done.
     """
     last_first = np.argsort(-begin, kind="stable")
     begin, share = begin[last_first], share[last_first]
@@ -90,40 +88,40 @@ def _finish(
     done = np.zeros(topology.links)
     if len(link):
         done[link[first]] = np.maximum.reduceat(total, first)
-    found = np.empty((2, len(s)))
-    slowest = _most(topology.seconds_per_byte[crossed], count)
+    results = np.empty((2, len(s)))
+    slowest = _largest_of_flow(topology.seconds_per_byte[crossed], count)
     if topology.spreads:
         route, _, parts = topology.spread_route(s[last_first], d[last_first])
         slowest = topology.slowest(route, parts)
-    found[:, last_first] = np.maximum(begin, _most(done[crossed], count)), slowest
-    return found[0], found[1]
+    results[:, last_first] = np.maximum(begin, _largest_of_flow(done[crossed], count)), slowest
+    return results[0], results[1]
 
 
 def _crossed(topology: Topology, s: Ints, d: Ints) -> tuple[Numbers, Ints, Floats]:
-    """The links of one flow after the other, how many each has, what part of it each carries."""
+    """Return the links of all flows in turn, their number by flow, the part that each carries."""
     links, counts, parts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], [np.zeros(0)]
     for begin in range(0, len(s), PART):
-        at = slice(begin, begin + PART)
-        route, _, part = topology.spread_route(s[at], d[at])
+        block = slice(begin, begin + PART)
+        route, _, part = topology.spread_route(s[block], d[block])
         route = np.ascontiguousarray(route.T)
-        there = route != topology.links
-        links.append(route[there].astype(np.int32))
-        counts.append(there.sum(axis=1))
+        crossing = route != topology.links
+        links.append(route[crossing].astype(np.int32))
+        counts.append(crossing.sum(axis=1))
         if topology.spreads:
-            parts.append(np.broadcast_to(part, route.shape)[there])
+            parts.append(np.broadcast_to(part, route.shape)[crossing])
     return np.concatenate(links), np.concatenate(counts), np.concatenate(parts)
 
 
-def _most(values: Floats, count: Ints) -> Floats:
-    """The largest of each flow's, 0 of none."""
-    found, first = np.zeros(len(count)), np.cumsum(count) - count
+def _largest_of_flow(values: Floats, count: Ints) -> Floats:
+    """The largest of each flow's values, 0 where a flow has none."""
+    most_of_flow, first = np.zeros(len(count)), np.cumsum(count) - count
     if len(values):
-        found[count > 0] = np.maximum.reduceat(values, first[count > 0])
-    return found
+        most_of_flow[count > 0] = np.maximum.reduceat(values, first[count > 0])
+    return most_of_flow
 
 
 def _by_link(link: Numbers) -> Ints:
-    """The order by link, where those of one link stay as they stand: digits of 16 bits."""
+    """Return the stable order by link number, sorted by digits of 16 bits."""
     order = np.argsort((link & 0xFFFF).astype(np.uint16), kind="stable")
     if (high := (link >> 16).astype(np.uint16)).any():
         order = order[np.argsort(high[order], kind="stable")]

@@ -17,6 +17,7 @@ from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
 
 BLOCK = 1_000_000  # link numbers held at once
+PART = 2**14  # flows laid on their links at once: what they take stays in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +43,16 @@ class Flows:
 def flows_of(
     topology: Topology, groups: RankGroups, steps: Steps, reduce: bool = False
 ) -> Iterator[Flows]:
-    """Flows of every group in some steps, a handful of steps at a time.
+    """Yield the flows of every group in some steps, a handful of steps at a time.
 
-    With `reduce` only those of a period that stands for all, where the network repeats itself.
+    With `reduce`, where the network repeats itself, the flows of one period stand for all.
     """
     repeats = reduce and groups.device is None and topology.period < groups.devices
     reduce = reduce and topology.tree and groups.device is None
     if isinstance(steps, Pairs):
         bases = groups.bases(groups_apart(topology, groups) if reduce else None)
         # groups side by side, so that links are counted nearly in the order of their numbers
-        source, target = (groups.members(each, bases) for each in (steps.source, steps.target))
+        source, target = (groups.members(ends, bases) for ends in (steps.source, steps.target))
         lanes = len(steps.share) if steps.stripes > 1 else 0
         share = np.repeat(steps.share, len(bases)) if len(bases) > 1 else steps.share
         yield Flows(source, target, target, share, len(source), steps.times, lanes=lanes)
@@ -78,15 +79,23 @@ def flows_of(
         room = max(1, BLOCK // (per_step * 2 * len(topology.levels) * 2))
         part = slice(first, min(last, first + room))
         number = groups.number_of(np.arange(span))
-        to = steps.pairs(number, groups.p, part)
+        target_number = steps.pairs(number, groups.p, part)
         base = np.repeat(np.arange(span) - groups.offsets[number], per_rank)
-        target = groups.devices_of(base + groups.offsets[to]).ravel()
+        target = groups.devices_of(base + groups.offsets[target_number]).ravel()
         ranks = np.arange(span) if per_rank == 1 else np.repeat(np.arange(span), per_rank)
-        source = np.tile(groups.devices_of(ranks), len(to))
+        source = np.tile(groups.devices_of(ranks), len(target_number))
         yield Flows(source, target, target % fold if fold else target,
                     np.repeat(steps.share[part], per_step), per_step, steps.times[part], per_rank,
                     periodic=periodic)  # fmt: skip
         first = part.stop
+
+
+def add_to_links(load: Floats, topology: Topology, flows: Flows, share: Floats) -> None:
+    """Add to the load of each link what flows send over it, `share` each."""
+    for begin in range(0, len(flows.source), PART):
+        part = slice(begin, begin + PART)
+        route, _, carried = topology.spread_route(flows.source[part], flows.target[part])
+        np.add.at(load, route.ravel(), (share[part] * carried[:, None]).ravel())
 
 
 def _rotates_all(groups: RankGroups, steps: Steps) -> bool:
@@ -103,7 +112,7 @@ def _exchange_period(groups: RankGroups, steps: Steps, k: int) -> int:
 
 
 def _powers_of_two(topology: Topology, groups: RankGroups) -> bool:
-    """Whether all is in powers of two, so that an exchange looks the same from every unit."""
+    """Whether all sizes are powers of two, so that an exchange looks the same from every unit."""
     sizes = [groups.block, *(size for f in topology.fabrics for size in (f.repeats, f.lanes))]
     return not any(size & (size - 1) for size in sizes)
 

@@ -15,7 +15,7 @@ from oracle.network.arrays import Ints
 from oracle.spec.system import System
 
 Pattern: TypeAlias = tuple[tuple[int, int], ...]
-KEPT = 4096  # patterns whose runs are remembered: every operation asks for them
+REMEMBERED = 4096  # patterns whose runs are remembered: every operation asks for them
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +89,12 @@ class RankGroups:
 
     @cached_property
     def reach(self) -> int:
-        """Devices that the network below them must have."""
+        """Devices that the network must have for all ranks to be on it."""
         return self.devices if self.device is None else 1 + int(self.device.max())
 
     @cached_property
     def seating(self) -> bytes:
-        """What tells the places of these ranks from others."""
+        """A digest that tells the places of these ranks from others."""
         return b"" if self.device is None else sha256(self.device.tobytes()).digest()
 
     def members(self, numbers: Ints, bases: Ints) -> Ints:
@@ -104,11 +104,11 @@ class RankGroups:
         return self.devices_of((self.offsets[numbers][:, None] + bases).ravel())
 
     def inner(self, node: int) -> int:
-        """Consecutive members that share a node, in every group; 1 where none do evenly."""
+        """Return how many consecutive members share a node in all groups; 1 where it varies."""
         if self.device is None:
             return _inner(self.pattern, node)
         homes = self.devices_of(self.bases()[:, None] + self.offsets) // node
-        return gcd(*(_even_runs(each) for each in np.unique(homes, axis=0)))
+        return gcd(*map(_even_runs, np.unique(homes, axis=0)))
 
 
 # operations whose members have no order of their own: a library takes them as they lie
@@ -118,7 +118,7 @@ UNORDERED = ("allreduce", "allgather", "reduce_scatter", "broadcast", "reduce", 
 def seated(
     system: System, pattern: Pattern, devices: int, op: str = ""
 ) -> tuple[System, RankGroups]:
-    """The groups where the ranks of a job sit, and the network that they talk over.
+    """Return the network that a job's ranks talk over, and their groups where they sit on it.
 
     Seats that ranks fill in some even order are groups of another pattern; only those of nodes
     that a scheduler gave are looked up one by one. NCCL takes the members of a group node by
@@ -139,8 +139,8 @@ def seated(
         members = groups.bases()[:, None] + groups.offsets
         place = groups.devices_of(members)
         key = place // system.node + np.arange(len(place))[:, None] * (1 + int(place.max()))
-        _, at, which = np.unique(key, return_index=True, return_inverse=True)
-        first = at[which].reshape(place.shape)  # of each node's members, by rank
+        _, row, home = np.unique(key, return_index=True, return_inverse=True)
+        first = row[home].reshape(place.shape)  # of each node's members, by rank
         lying = np.take_along_axis(place, np.argsort(first, 1, "stable"), 1)
         device = ranks.copy()
         device[members] = lying
@@ -156,19 +156,19 @@ def _offsets(pattern: Pattern) -> Ints:
     return offsets
 
 
-@lru_cache(KEPT)
+@lru_cache(REMEMBERED)
 def _inner(pattern: Pattern, node: int) -> int:
     return _even_runs(_offsets(pattern) // node)
 
 
 def _even_runs(homes: Ints) -> int:
-    """The longest runs of members into which all that share a home fall."""
+    """Length of the longest runs of members into which those of every home fall."""
     ends = np.flatnonzero(homes[1:] != homes[:-1]) + 1
     return gcd(len(homes), *ends.tolist())
 
 
 def spanning_level(system: System, groups: RankGroups) -> int:
-    """The lowest level that holds every group whole."""
+    """Return the number of the lowest level that holds every group whole."""
     last = len(system.levels) - 1
     if groups.device is not None:
         for depth, level in enumerate(system.levels):
@@ -185,7 +185,7 @@ def spanning_level(system: System, groups: RankGroups) -> int:
 
 
 def closest_devices(system: System) -> int:
-    """Devices that are joined most closely, in a node or a socket of it; 1 where none are.
+    """Return how many devices are joined most closely, in a node or a socket of it; or 1.
 
     Rings and hierarchies go round these before they leave them.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,46 +30,51 @@ NAMES = tuple(dict.fromkeys(
 ))  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Way:
-    """The way that groups take: which levels they cross inside their nodes and between them."""
+    """Which levels groups cross, inside their nodes and between them."""
 
     system: System
     groups: RankGroups
     inner: int  # ranks of a group that share a node
 
-    @property
+    @cached_property
     def last(self) -> int:
+        """The level that spans the groups."""
         return spanning_level(self.system, self.groups)
 
     @property
-    def out(self) -> bool:
+    def leaves(self) -> bool:
         """Whether groups leave their nodes."""
         return self.last >= self.system.inside
 
-    def said(self, beyond: bool) -> set[str]:
-        """What the levels between nodes, or inside them, say that their switches reduce by."""
-        inside = self.system.inside
-        part = self.system.levels[inside : self.last + 1] if beyond else self.system.levels[
-            : min(inside, self.last + 1)]  # fmt: skip
-        return {level.reduces for level in part}
-
-    def has(self, by: InSwitch) -> bool:
+    def can_run(self, by: InSwitch) -> bool:
         """Whether all switches on the way can do what an algorithm needs of them."""
-        alone = self.inner == 1 or not by.inner_word or self.said(False) == {by.inner_word}
+        crossed, inside = self.system.levels[: self.last + 1], self.system.inside
+        inner_words, outer_words = (
+            {level.reduces for level in part} for part in (crossed[:inside], crossed[inside:])
+        )
+        able_inside = self.inner == 1 or not by.inner_word or inner_words == {by.inner_word}
         if not by.across:
-            return not self.out and alone
-        return self.out and alone and (not by.word or self.said(True) == {by.word})
+            return not self.leaves and able_inside
+        return self.leaves and able_inside and (not by.word or outer_words == {by.word})
+
+
+def bandwidth_shares(system: System, served: bool) -> tuple[float, ...]:
+    """Part of each level's bandwidth that messages get: by a library, or as measured there."""
+    if served:
+        return nccl.bandwidth_shares(system)
+    return tuple(level.share or 1.0 for level in system.levels)
 
 
 def lacking(system: System, name: str) -> str:
-    """Why a system can do nothing by that name; empty where it can."""
+    """Return why a system's switches cannot run the named algorithm; empty where they can."""
     every = [(by.word, by.inner_word) for table in ALGORITHMS.values() for by in table.values()
              if isinstance(by, InSwitch) and by.name == name]  # fmt: skip
-    has = {level.reduces for level in system.levels}
-    for word in dict.fromkeys(word for both in every for word in both if word):
+    reductions = {level.reduces for level in system.levels}
+    for word in dict.fromkeys(word for pair in every for word in pair if word):
         needed = not (name == "sharp" and word == "nvls")  # nodes may swap pieces instead
-        if needed and word not in has:
+        if needed and word not in reductions:
             return (f"no level of {system.name} says that its switches can: "
                     f"`reduces: {word}`, of {REDUCES[word]} links")  # fmt: skip
     if name == "nvlstree" and system.inside >= len(system.levels):
@@ -77,33 +83,35 @@ def lacking(system: System, name: str) -> str:
 
 
 def named_for(op: str, name: str, way: Way) -> Algorithm | None:
-    """The algorithm of switches of that name, if these groups' can; SHARP without NVLink's too."""
-    for each in (name, "collnet") if name == "sharp" else (name,):
-        by = ALGORITHMS.get(op, {}).get(each)
-        if isinstance(by, InSwitch) and by.fits(way.groups.p, way.inner) and way.has(by):
+    """Return the named algorithm if the switches of these groups can run it.
+
+    For SHARP, it may be the one that does without switches inside nodes.
+    """
+    for candidate in (name, "collnet") if name == "sharp" else (name,):
+        by = ALGORITHMS.get(op, {}).get(candidate)
+        if isinstance(by, InSwitch) and by.fits(way.groups.p, way.inner) and way.can_run(by):
             return by
     return None
 
 
-def by_itself(op: str, way: Way, version: nccl.Version) -> list[Algorithm]:
-    """What NCCL takes on its own account, at a version."""
-    found = []
+def switch_menu(op: str, way: Way, version: nccl.Version) -> list[Algorithm]:
+    """Return the algorithms that a version of NCCL takes without being told to."""
+    algorithms = []
     for name, since in nccl.SINCE.items():
         by = named_for(op, name, way)
-        heads = way.inner <= nccl.HEADS or not way.out  # each rank of a node has a way of its own
+        heads = way.inner <= nccl.HEADS or not way.leaves  # each rank of a node has its own
         if by is not None and version >= since and op in nccl.IN_SWITCH[name] and heads:
-            found.append(by)
-    return found
+            algorithms.append(by)
+    return algorithms
 
 
 def switch_lines(
     op: str, way: Way, offer: list[Algorithm], version: nccl.Version, short: float
 ) -> Iterator[CostLine]:
-    """What each costs: links at what switches get of them, and NCCL's seconds to start."""
+    """Yield each algorithm's line: what switches get of links, and NCCL's seconds to start."""
     system, groups = way.system, way.groups
     served = nccl.serves(system)
-    shares = nccl.bandwidth_shares(system) if served else tuple(
-        level.share or 1.0 for level in system.levels)  # fmt: skip
+    shares = bandwidth_shares(system, served)
     for by in offer:
         generation = system.device.generation
         reach = tuple(
@@ -114,7 +122,7 @@ def switch_lines(
         (cost,) = algorithm_costs(system, graph, groups, way.inner, [by], reach)
         if served:
             crossed = system.levels[: way.last + 1]
-            nodes = max(1, groups.p // way.inner) if way.out else 1
+            nodes = max(1, groups.p // way.inner) if way.leaves else 1
             start = nccl.switch_start(by.name, crossed, way.inner, nodes, version)
             yield CostLine(f"{by.name}/Simple", start, cost.per_byte, cost.phi, cost.full,
                            "assumed", LIBRARY, short)  # fmt: skip

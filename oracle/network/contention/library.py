@@ -20,7 +20,7 @@ from oracle.network.collectives import Algorithm
 from oracle.network.collectives.alltoall import ScatteredAlltoall
 from oracle.network.contention.cost import Cost
 from oracle.network.contention.line import CostLine
-from oracle.network.contention.measured import folds
+from oracle.network.contention.measured import rank_distance
 from oracle.network.topology import Topology
 from oracle.spec.doubt import AGAIN, COUSIN, FOLD, LIBRARY
 from oracle.spec.system import Library, System
@@ -41,7 +41,7 @@ class Term:
     inside: float  # of hops inside a node
     between: float  # of hops between nodes
     per_byte: float
-    own: float  # of a byte of the message's part that a rank has already
+    copied: float  # of a byte of the message, to copy the part that a rank has already
     cost: Cost
 
     @property
@@ -54,36 +54,38 @@ def terms(
     by: Algorithm, cost: Cost, topology: Topology, p: int, inside: int, outside: bool,
     version: nccl.Version = nccl.NEWEST,
 ) -> Iterator[Term]:  # fmt: skip
-    """One for each protocol of an algorithm among p ranks; `inside` levels lie in a node.
+    """Yield a term for each protocol of an algorithm among p ranks; `inside` levels lie in a node.
 
-    What a rank has already it copies inside its device: groups that leave their nodes wait for
-    their networks meanwhile.
+    A rank copies its own part of a message inside its device: in groups that leave their nodes it
+    waits for the network meanwhile.
     """
     copies = by.op in OWN_PARTS and not outside
     for protocol in nccl.protocols(by.name):
         base, part, hops = nccl.constants(by.name, protocol, topology.levels, version)
         far = np.where(np.arange(len(hops)) >= inside, hops, 0.0)
-        start, between = (cost.start_at(each, by.pipelined) for each in (hops, far))
+        start, between = (cost.start_at(hop_seconds, by.pipelined) for hop_seconds in (hops, far))
         if isinstance(by, ScatteredAlltoall):  # each message to a neighbour is posted by itself
             start += posted(cost, hops - far, p)
         per_byte = cost.per_byte / part
-        own = copies * per_byte / float(np.mean(by.volume(p))) / p
-        yield Term(by.name, protocol, base, start - between, between, per_byte, own, cost)
+        copied = copies * per_byte / float(np.mean(by.volume(p))) / p
+        yield Term(by.name, protocol, base, start - between, between, per_byte, copied, cost)
 
 
-def as_tuned(offer: Sequence[Algorithm], found: list[Cost], p: int) -> list[Cost]:
-    """Trees at no more than the bandwidth that NCCL's tuner grants them.
+def as_tuned(offer: Sequence[Algorithm], costs: list[Cost], p: int) -> list[Cost]:
+    """Return the costs, with trees at no more than the bandwidth that NCCL's tuner grants them.
 
     It takes 0.92 of a ring's bus bandwidth and half of that for the way up and down, so large
     messages go round rings also where a tree between two nodes would be faster [nccl].
     """
-    rings = [cost for by, cost in zip(offer, found, strict=True) if by.name in ("ring", "rings")]
+    rings = [cost for by, cost in zip(offer, costs, strict=True) if by.name in ("ring", "rings")]
     if not rings:
-        return found
-    least = min(cost.per_byte for cost in rings) * p / (p - 1) / 0.92
+        return costs
+    tree_per_byte = min(cost.per_byte for cost in rings) * p / (p - 1) / 0.92
     return [
-        replace(cost, per_byte=max(cost.per_byte, least)) if by.name == "double_tree" else cost
-        for by, cost in zip(offer, found, strict=True)
+        replace(cost, per_byte=max(cost.per_byte, tree_per_byte))
+        if by.name == "double_tree"
+        else cost
+        for by, cost in zip(offer, costs, strict=True)
     ]
 
 
@@ -94,52 +96,54 @@ def posted(cost: Cost, hops: Floats, p: int) -> float:
 
 
 def factors(system: System, outside: bool) -> Library | None:
-    """Those of groups inside a node, or of groups that leave it."""
+    """Return a system's factors for groups inside a node, or for groups that leave it."""
     names = [level.name for level in system.levels]
-    mine = [
-        each for each in system.library if (names.index(each.level) >= system.inside) == outside
+    places = [
+        place for place in system.library if (names.index(place.level) >= system.inside) == outside
     ]
-    return max(mine, key=lambda each: names.index(each.level), default=None)
+    return max(places, key=lambda place: names.index(place.level), default=None)
 
 
 def corrected(
     term: Term, inner: Library | None, outer: Library | None, outside: bool
 ) -> Iterator[tuple[float, float]]:
-    """(seconds to start, seconds per byte) with the factors of either place.
+    """Yield (seconds to start, seconds per byte) with the factors of both places.
 
-    Twice where short messages open a few channels only: all of them, and those few.
+    Where short messages open few channels, there are two lines: of those few, and of all.
     """
-    kind, mine = term.kind, outer if outside else inner
+    kind, spanned = term.kind, outer if outside else inner
 
-    def factor(place: Library | None, what: str) -> float:
-        return 1.0 if place is None else getattr(place, what).get(kind, 1.0)
+    def factor(place: Library | None, part: str) -> float:
+        return 1.0 if place is None else getattr(place, part).get(kind, 1.0)
 
-    base = term.base * factor(mine, "base")
+    base = term.base * factor(spanned, "base")
     start = base + term.inside * factor(inner, "hop") + term.between * factor(outer, "hop")
-    if mine is None:
-        yield start, term.per_byte + nccl.OWN * term.own
+    if spanned is None:
+        yield start, term.per_byte + nccl.OWN * term.copied
         return
-    trees = mine.tree if term.algorithm in TREES else 1.0
-    per_byte = (term.per_byte + mine.own * term.own) / factor(mine, "bandwidth") / trees
-    if mine.opened and kind in CHANNELS:
-        yield start, per_byte / mine.few
-        start += mine.opened * base
+    tree_factor = spanned.tree if term.algorithm in TREES else 1.0
+    per_byte = (
+        (term.per_byte + spanned.own * term.copied) / factor(spanned, "bandwidth") / tree_factor
+    )
+    if spanned.opened and kind in CHANNELS:
+        yield start, per_byte / spanned.few
+        start += spanned.opened * base
     yield start, per_byte
 
 
 def library_lines(
-    system: System, op: str, found: list[Term], p: int, outside: bool, short: float
+    system: System, op: str, every_term: list[Term], p: int, outside: bool, short: float
 ) -> Iterator[CostLine]:
-    """The cost lines of an operation, as fitted or as the library's constants say."""
+    """Yield the cost lines of an operation, as fitted or as the library's constants say."""
     inner, outer = (factors(system, far) for far in (False, True))
-    mine = outer if outside else inner
+    spanned = outer if outside else inner
     origin, doubt, sizes, beyond = "assumed", LIBRARY, tuple[float, ...](), True
-    if mine is not None:
-        away = folds(mine.ranks, p)
-        known = not mine.operations or op in mine.operations
-        doubt = min(1.0, max(AGAIN, mine.error) + FOLD * away + COUSIN * (not known))
-        origin, sizes, beyond, short = "fitted", mine.sizes, away > 0 or not known, 0.0
-    for term in found:
+    if spanned is not None:
+        distance = rank_distance(spanned.ranks, p)
+        cousin = bool(spanned.operations) and op not in spanned.operations
+        doubt = min(1.0, max(AGAIN, spanned.error) + FOLD * distance + COUSIN * cousin)
+        origin, sizes, beyond, short = "fitted", spanned.sizes, distance > 0 or cousin, 0.0
+    for term in every_term:
         for start, per_byte in corrected(term, inner, outer, outside):
             yield CostLine(f"{term.algorithm}/{term.protocol}", start, per_byte, term.cost.phi,
                            term.cost.full, origin, doubt, short, sizes, beyond)  # fmt: skip

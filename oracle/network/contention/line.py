@@ -26,13 +26,13 @@ class CostLine:
     sizes: tuple[float, ...] = ()  # bytes of the smallest and largest message measured
     outside: bool = True  # no measurement covers groups like these
 
-    def beside(self, other: CostLine) -> CostLine:
-        """That of an operation which takes both networks: the slower of either in each part."""
-        slow = max(self, other, key=lambda line: (line.per_byte, line.start))
+    def joined(self, second: CostLine) -> CostLine:
+        """Return the line of an operation over two networks: the slower one's start and bytes."""
+        slow = max(self, second, key=lambda line: (line.per_byte, line.start))
         return replace(
-            slow, start=max(self.start, other.start), per_byte=max(self.per_byte, other.per_byte),
-            uncertainty=max(self.uncertainty, other.uncertainty),
-            short=max(self.short, other.short), outside=self.outside or other.outside,
+            slow, start=max(self.start, second.start), per_byte=max(self.per_byte, second.per_byte),
+            uncertainty=max(self.uncertainty, second.uncertainty),
+            short=max(self.short, second.short), outside=self.outside or second.outside,
         )  # fmt: skip
 
 
@@ -42,15 +42,15 @@ class Offer(tuple[CostLine, ...]):
     @cached_property
     def cheapest(self) -> tuple[CostLine, ...]:
         """The lines that are cheapest at some size, by what they cost to start."""
-        kept: list[CostLine] = []
+        frontier: list[CostLine] = []
         for line in sorted(self, key=lambda line: (line.start, line.per_byte)):
-            if not kept or line.per_byte < kept[-1].per_byte:
-                kept.append(line)
-        return tuple(kept)
+            if not frontier or line.per_byte < frontier[-1].per_byte:
+                frontier.append(line)
+        return tuple(frontier)
 
     @cached_property
     def numbers(self) -> Floats:
-        """(8, lines) of those: start, per byte, φ, uncertainty, sizes measured, outside, short."""
+        """(8, cheapest): start, per byte, φ, uncertainty, sizes measured (2), outside, short."""
         sizes = [(line.sizes[0], line.sizes[-1]) if line.sizes else (0.0, np.inf)
                  for line in self.cheapest]  # fmt: skip
         return np.array(
@@ -60,10 +60,10 @@ class Offer(tuple[CostLine, ...]):
         ).reshape(-1, 8).T  # fmt: skip
 
 
-def slowest(one: Offer, other: Offer) -> Offer:
-    """What is on offer to groups on two networks: by the same algorithm, if they have one."""
-    if one == other:
-        return one
-    pairs = [(a, b) for a in one for b in other]
+def slowest(first: Offer, second: Offer) -> Offer:
+    """Return the offer to groups on two networks: lines of the same algorithm, if they have one."""
+    if first == second:
+        return first
+    pairs = [(a, b) for a in first for b in second]
     alike = [(a, b) for a, b in pairs if a.algorithm == b.algorithm]
-    return Offer(a.beside(b) for a, b in alike or pairs)
+    return Offer(a.joined(b) for a, b in alike or pairs)

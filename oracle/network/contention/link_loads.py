@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.network.arrays import Floats
-from oracle.network.collectives import menu, named
-from oracle.network.contention.counting import PART
-from oracle.network.contention.flows import flows_of
+from oracle.network.contention.flows import add_to_links, flows_of
 from oracle.network.contention.groups import Pattern, closest_devices, seated
 from oracle.network.contention.line import CostLine
 from oracle.network.contention.price import lines
-from oracle.network.contention.ring_sets import laid_out
+from oracle.network.contention.ring_sets import steps_of_line
 from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
@@ -37,40 +35,31 @@ class Loads:
         return self.seconds / self.longest
 
     def by_label(self) -> dict[str, tuple[float, float]]:
-        """What kind of link -> (mean, highest) use: the picture in a line a kind."""
+        """Return (mean, highest) use by kind of link."""
         (words, number), longest = self.topology.kinds, self.longest
-        found = {}
+        use_by_label = {}
         for word in dict.fromkeys(words[kind] for kind in np.unique(number)):
-            alike = [kind for kind, other in enumerate(words) if other == word]
-            mine = self.seconds[np.any([number == kind for kind in alike], axis=0)]
-            found[word] = float(mine.mean()) / longest, float(mine.max()) / longest
-        return found
+            alike = [kind for kind, label in enumerate(words) if label == word]
+            seconds = self.seconds[np.any([number == kind for kind in alike], axis=0)]
+            use_by_label[word] = float(seconds.mean()) / longest, float(seconds.max()) / longest
+        return use_by_label
 
 
 def loads(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None,
     nbytes: float = 64e6,
 ) -> Loads:  # fmt: skip
-    """Bytes on every link when all groups run an operation: the named algorithm or the best."""
+    """Return how full links are when all groups run an operation, as named or as is fastest."""
     offer = lines(system, op, pattern, devices, algorithm)
-    line = min(offer, key=lambda each: each.start + each.per_byte * nbytes)
+    line = min(offer, key=lambda line: line.start + line.per_byte * nbytes)
     system, groups = seated(system, pattern, devices, op)
     topology = network_of(system, groups.reach, circuits="circuits" in line.algorithm)
     total = np.zeros(topology.links + 1)
     if groups.p > 1:
         inner = groups.inner(closest_devices(system))
-        name = line.algorithm.split("/")[0].split(" ")[0]
-        fitting = {by.name: by for by in menu(op, groups.p, inner)}
-        by = fitting.get(name) or named(op, name)
-        by = by if by.fits(groups.p, inner) else named(op, "ring")
-        for steps in laid_out(by, topology, groups, inner):
+        for steps in steps_of_line(line.algorithm, op, topology, groups, inner):
             for flows in flows_of(topology, groups, steps):
-                for begin in range(0, len(flows.source), PART):
-                    at = slice(begin, begin + PART)
-                    ends = flows.source[at], flows.target[at]
-                    route, _, part = topology.spread_route(*ends)
-                    step = np.arange(begin, begin + route.shape[1]) // flows.per_step
-                    sent = flows.share[at] * flows.times[step] * part[:, None]
-                    np.add.at(total, route.ravel(), sent.ravel())
+                share = flows.share * np.repeat(flows.times, flows.per_step)
+                add_to_links(total, topology, flows, share)
     total *= topology.seconds_per_byte
     return Loads(topology, line, total[:-1])

@@ -25,62 +25,63 @@ from oracle.spec.system import Calibrated, System
 def fitted(
     system: System, op: str, groups: RankGroups, inner: int, algorithm: str | None
 ) -> Iterator[CostLine]:
-    """Lines from calibrated entries: measured α and β, and the φ of these groups on top.
+    """Yield lines from calibrated entries: measured α and β, and the φ of these groups on top.
 
-    A machine supposed has other links than the one measured: α goes with its level's latency,
-    β with what the links of either let the algorithm have.
+    A supposed machine has other links than the measured one: α goes with its level's latency, β
+    with what the links of either let the algorithm have.
     """
     p, to_a_node = groups.p, groups.inner(system.node)
-    for entry, extra in _entries(system, op, groups, algorithm):
+    for entry, doubt in _entries(system, op, groups, algorithm):
         form = named(op, entry.algorithm)
-        now = _bare_cost(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
+        cost = _bare_cost(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
         low, high = (*entry.ranks, p, p)[:2]
-        seen = min(max(p, low), high)  # its bandwidth was measured at no other rank count
-        was, packed = _measured(system, op, entry, seen)
+        measured_p = min(max(p, low), high)  # its bandwidth was measured at no other rank count
+        measured_cost, measured_inner = _measured(system, op, entry, measured_p)
         start = entry.base + _counted(form, "steps", p, to_a_node) * entry.latency
-        if (measured := _latency(system.as_calibrated, entry.level)) > 0:
-            start *= _latency(system, entry.level) / measured
-        volume = _counted(form, "volume", seen, packed)
-        slope = volume / entry.bandwidth * now.per_byte / was.per_byte
-        known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
-        yield CostLine(entry.algorithm, start, slope, now.phi, now.full, "fitted",
-                   min(1.0, extra + max(AGAIN, *known)), 0.0, entry.sizes,
-                   extra > 0)  # fmt: skip
+        if (measured_latency := _latency(system.as_calibrated, entry.level)) > 0:
+            start *= _latency(system, entry.level) / measured_latency
+        volume = _counted(form, "volume", measured_p, measured_inner)
+        slope = volume / entry.bandwidth * cost.per_byte / measured_cost.per_byte
+        measured_doubts = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
+        yield CostLine(entry.algorithm, start, slope, cost.phi, cost.full, "fitted",
+                   min(1.0, doubt + max(AGAIN, *measured_doubts)), 0.0, entry.sizes,
+                   doubt > 0)  # fmt: skip
 
 
 def _latency(system: System, name: str) -> float:
-    """α of the level of a name."""
+    """α of the named level."""
     return next(level.latency for level in system.levels if level.name == name)
 
 
 def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost, int]:
-    """What an entry's algorithm cost as it was measured: packed on whole nodes, nobody else.
+    """Return what an entry's algorithm cost when it was measured, and its ranks of a node.
 
-    With `concurrency` groups at once they were dealt round the ranks. Ranks that would fit below
-    the entry's level were on two units of it: two ranks between nodes were not on one node.
+    Groups were packed on whole nodes, alone on the network. With `concurrency` groups at once they
+    were dealt round the ranks. Ranks that would fit below the entry's level were on two units of
+    it: two ranks between nodes were not on one node.
     """
-    was, apart = system.as_calibrated, max(1, round(entry.concurrency))
-    known = cache_of(was)
-    key: Key = ("measured", op, entry.level, entry.algorithm, p, apart)
-    if key not in known:
-        then = _placed(was, entry.level, p, apart)
-        packed = then.inner(closest_devices(was))
-        by = _as_run(was, op, entry.algorithm, p, packed)
-        graph = network_of(was, 1 + int(then.devices_of(np.arange(then.devices)).max()))
-        cost = schedule_cost(graph, then, laid_out(by, graph, then, packed))
-        known[key] = cost, then.inner(was.node)
-    found: tuple[Cost, int] = known[key]
-    return found
+    then, concurrency = system.as_calibrated, max(1, round(entry.concurrency))
+    cache = cache_of(then)
+    key: Key = ("measured", op, entry.level, entry.algorithm, p, concurrency)
+    if key not in cache:
+        groups = _placed(then, entry.level, p, concurrency)
+        inner = groups.inner(closest_devices(then))
+        by = _as_run(then, op, entry.algorithm, p, inner)
+        graph = network_of(then, 1 + int(groups.devices_of(np.arange(groups.devices)).max()))
+        cost = schedule_cost(graph, groups, laid_out(by, graph, groups, inner))
+        cache[key] = cost, groups.inner(then.node)
+    measured: tuple[Cost, int] = cache[key]
+    return measured
 
 
-def _placed(system: System, name: str, p: int, apart: int) -> RankGroups:
-    """So many groups of p ranks, dealt round the ranks, on devices that meet at a level."""
-    ranks = np.arange(p * apart)
+def _placed(system: System, name: str, p: int, concurrency: int) -> RankGroups:
+    """Groups of p ranks, dealt round the ranks, on devices that meet at the named level."""
+    ranks = np.arange(p * concurrency)
     depth = next(k for k, level in enumerate(system.levels) if level.name == name)
     unit = system.levels[depth - 1].devices if depth else 1
     half = -(-len(ranks) // 2)
     device = ranks // half * unit + ranks % half if len(ranks) <= unit else None
-    return RankGroups(((p, apart),), len(ranks), device)
+    return RankGroups(((p, concurrency),), len(ranks), device)
 
 
 def _bare_cost(system: System, op: str, by: Algorithm, groups: RankGroups, inner: int) -> Cost:
@@ -89,7 +90,7 @@ def _bare_cost(system: System, op: str, by: Algorithm, groups: RankGroups, inner
 
 
 def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm:
-    """The schedule behind a measured name.
+    """The algorithm behind the name of a measured line.
 
     Rings take every way out of a node that they can; where the library is known to have rings
     and trees only, a line that some other form fits best was a tree.
@@ -104,50 +105,50 @@ def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm
 
 @cache
 def _by_node(kind: type[Algorithm]) -> bool:
-    """Whether its closed form depends on how many ranks share a node."""
+    """Whether the closed form depends on how many ranks share a node."""
     return "q" in signature(kind.steps).parameters
 
 
-def _counted(by: Algorithm, what: str, p: int, inner: int) -> float:
+def _counted(by: Algorithm, quantity: str, p: int, inner: int) -> float:
     """Steps or volume among p ranks, `inner` of them to a node."""
-    count = getattr(by, what)
+    count = getattr(by, quantity)
     return float(count(p, inner) if _by_node(type(by)) else count(p))
 
 
 def _entries(
     system: System, op: str, groups: RankGroups, algorithm: str | None
 ) -> Iterator[tuple[Calibrated, float]]:
-    """Entries that speak for these groups, one a protocol, and the uncertainty that comes on top.
+    """Yield the entry of each protocol that speaks for these groups, and the doubt on top.
 
-    Of those of a protocol the one that was measured at the nearest number of ranks.
+    It is the one that was measured at the nearest number of ranks.
     """
-    at, known = spanning_level(system, groups), cache_of(system)
-    key: Key = ("entries", op, at, algorithm)
-    if key not in known:
-        known[key] = _speaking(system, op, at, algorithm)
-    by_protocol, doubt = known[key]
+    depth, cache = spanning_level(system, groups), cache_of(system)
+    key: Key = ("entries", op, depth, algorithm)
+    if key not in cache:
+        cache[key] = _entries_for_level(system, op, depth, algorithm)
+    by_protocol, doubt = cache[key]
     for entries in by_protocol:
-        away = [folds(entry.ranks, groups.p) for entry in entries]
-        least = min(away)
-        yield entries[away.index(least)], doubt + FOLD * least
+        distances = [rank_distance(entry.ranks, groups.p) for entry in entries]
+        nearest = min(distances)
+        yield entries[distances.index(nearest)], doubt + FOLD * nearest
 
 
-def holds(system: System, op: str, groups: RankGroups) -> bool:
+def measured_at(system: System, op: str, groups: RankGroups) -> bool:
     """Whether entries of this very operation were measured at so many ranks."""
-    return any(entry.op == op and not folds(entry.ranks, groups.p)
+    return any(entry.op == op and not rank_distance(entry.ranks, groups.p)
                for entry, _ in _entries(system, op, groups, None))  # fmt: skip
 
 
-def folds(ranks: tuple[int, ...], p: int) -> float:
-    """How far so many ranks are from those that were measured, in powers of e."""
+def rank_distance(ranks: tuple[int, ...], p: int) -> float:
+    """How far p ranks are from the rank counts that were measured, in powers of e."""
     low, high = (*ranks, p, p)[:2]
     return 0.0 if low <= p <= high else max(log(low / p), log(p / high))
 
 
-def _speaking(
-    system: System, op: str, at: int, algorithm: str | None
+def _entries_for_level(
+    system: System, op: str, depth: int, algorithm: str | None
 ) -> tuple[list[list[Calibrated]], float]:
-    """(entries for groups that a level spans, by protocol; the uncertainty that comes on top).
+    """Return the entries for groups that a level spans, by protocol, and the doubt on top.
 
     An entry of a level serves that level and those above without their own; what was measured
     inside a node says nothing of the way out of it. A ring of another operation that runs the
@@ -155,20 +156,21 @@ def _speaking(
     """
     names = [level.name for level in system.levels]
     borrowed = {"allgather": "allreduce", "reduce_scatter": "allreduce"}
-    for source, extra in ((op, 0.0), (borrowed.get(op, ""), OPERATION)):
-        mine = [e for e in system.collectives if e.op == source and names.index(e.level) <= at]
-        if algorithm:
-            mine = [e for e in mine if e.algorithm == algorithm]
-        else:  # libraries that serve experts send nothing else
-            mine = [e for e in mine if not isinstance(named(e.op, e.algorithm), ByExperts)]
-        if extra:
-            mine = [e for e in mine if e.algorithm in ("ring", "rings")]
-        highest = max((names.index(e.level) for e in mine), default=-1)
-        if highest < 0 or highest < system.inside <= at:
+    for source, doubt in ((op, 0.0), (borrowed.get(op, ""), OPERATION)):
+        entries = [
+            entry for entry in system.collectives
+            if entry.op == source and names.index(entry.level) <= depth
+            # libraries that serve experts send nothing else
+            and (entry.algorithm == algorithm if algorithm
+                 else not isinstance(named(entry.op, entry.algorithm), ByExperts))
+            and (not doubt or entry.algorithm in ("ring", "rings"))
+        ]  # fmt: skip
+        highest = max((names.index(e.level) for e in entries), default=-1)
+        if highest < 0 or highest < system.inside <= depth:
             continue
-        found: dict[tuple[str, str], list[Calibrated]] = {}
-        for entry in mine:
+        by_protocol: dict[tuple[str, str], list[Calibrated]] = {}
+        for entry in entries:
             if names.index(entry.level) == highest:
-                found.setdefault((entry.algorithm, entry.protocol), []).append(entry)
-        return [*found.values()], extra + FOLD * (at - highest)
+                by_protocol.setdefault((entry.algorithm, entry.protocol), []).append(entry)
+        return [*by_protocol.values()], doubt + FOLD * (depth - highest)
     return [], 0.0

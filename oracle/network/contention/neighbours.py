@@ -12,18 +12,16 @@ with π the part of the time that they are in each state, an exchange takes 1 / 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from oracle.network.arrays import Floats
-from oracle.network.collectives import menu, named
-from oracle.network.contention.counting import PART
-from oracle.network.contention.flows import flows_of
+from oracle.network.contention.flows import add_to_links, flows_of
 from oracle.network.contention.groups import Pattern, closest_devices, seated
-from oracle.network.contention.ring_sets import laid_out
+from oracle.network.contention.ring_sets import steps_of_line
 from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
@@ -59,63 +57,53 @@ class Slowdown:
 def traffic(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str, reach: int
 ) -> Traffic:
-    """The loads of an exchange by an algorithm on the network below `reach` devices."""
-    where, groups = seated(system, pattern, devices, op)
-    graph = network_of(where, max(reach, groups.reach))
-    sent, each = np.zeros(graph.links + 1), 0.0
-    inner = groups.inner(closest_devices(where))
-    name = algorithm.split("/")[0].split(" ")[0]
-    fitting = {by.name: by for by in menu(op, groups.p, inner)}
-    by = fitting.get(name) or named(op, name)
-    by = by if by.fits(groups.p, inner) else named(op, "ring")
-    longest = 0.0
-    for steps in laid_out(by, graph, groups, inner):
+    """Return the loads of an exchange by an algorithm on the network below `reach` devices."""
+    network, groups = seated(system, pattern, devices, op)
+    graph = network_of(network, max(reach, groups.reach))
+    inner = groups.inner(closest_devices(network))
+    sent, sent_by_flow, seconds = np.zeros(graph.links + 1), 0.0, 0.0
+    for steps in steps_of_line(algorithm, op, graph, groups, inner):
         for flows in flows_of(graph, groups, steps):
             share = flows.share * np.repeat(flows.times, flows.per_step)
-            once = np.zeros_like(sent)
-            for begin in range(0, len(flows.source), PART):
-                at = slice(begin, begin + PART)
-                route, _, part = graph.spread_route(flows.source[at], flows.target[at])
-                np.add.at(once, route.ravel(), (share[at] * part[:, None]).ravel())
-            sent += once
-            each += float(share.reshape(len(flows.times), -1).max(axis=1).sum())
-            longest += float((once * graph.seconds_per_byte).max())
-    busy = sent * graph.seconds_per_byte / max(longest, 1e-300)
-    return Traffic(busy[:-1], sent[:-1] / max(each, 1e-300))
+            load = np.zeros_like(sent)
+            add_to_links(load, graph, flows, share)
+            sent += load
+            sent_by_flow += float(share.reshape(len(flows.times), -1).max(axis=1).sum())
+            seconds += float((load * graph.seconds_per_byte).max())
+    busy = sent * graph.seconds_per_byte / max(seconds, 1e-300)
+    return Traffic(busy[:-1], sent[:-1] / max(sent_by_flow, 1e-300))
 
 
-def slowdown(mine: Traffic, others: Sequence[Neighbour], graph: Topology) -> Slowdown:
-    """The mean and the worst over what all others may be doing meanwhile."""
-    met = [_met(mine, other) for other in others]
-    rate, worst, where = 0.0, 1.0, -1
-    for state in product(*met):
+def slowdown(exchange: Traffic, jobs: Sequence[Neighbour], graph: Topology) -> Slowdown:
+    """Return the mean and the worst slowdown over all states that other jobs may be in."""
+    rate, worst, worst_link = 0.0, 1.0, -1
+    for state in product(*(_states(exchange, job) for job in jobs)):
         chance = float(np.prod([part for part, _ in state]))
-        slower, link = _slower(mine, [each for _, each in state if each is not None])
+        slower, link = _slower(exchange, [running for _, running in state if running is not None])
         rate += chance / slower
         if slower > worst * (1 + 1e-12):
-            worst, where = slower, link
-    return Slowdown(1 / rate, worst, graph.label(where) if where >= 0 else "")
+            worst, worst_link = slower, link
+    return Slowdown(1 / rate, worst, graph.label(worst_link) if worst_link >= 0 else "")
 
 
-def _met(mine: Traffic, other: Neighbour) -> list[tuple[float, Traffic | None]]:
-    """(part of the time, exchange) of those that share a link, and the rest of a job's time."""
-    shared = [(part, each) for part, each in zip(other.active, other.traffic, strict=True)
-              if bool(((mine.busy > 0) & (each.busy > 0)).any())]  # fmt: skip
+def _states(exchange: Traffic, job: Neighbour) -> list[tuple[float, Traffic | None]]:
+    """(part of the time, traffic on shared links) of a job; None for the rest of its time."""
+    shared = [(part, traffic) for part, traffic in zip(job.active, job.traffic, strict=True)
+              if bool(((exchange.busy > 0) & (traffic.busy > 0)).any())]  # fmt: skip
     total = sum(part for part, _ in shared)
     scale = min(1.0, 1 / total) if total else 1.0
-    found: list[tuple[float, Traffic | None]] = [(part * scale, each) for part, each in shared]
-    return [*found, (max(0.0, 1 - total * scale), None)]
+    return [*((part * scale, traffic) for part, traffic in shared),
+            (max(0.0, 1 - total * scale), None)]  # fmt: skip
 
 
-def _slower(mine: Traffic, others: Iterable[Traffic]) -> tuple[float, int]:
-    """How many times as long an exchange takes beside these, and the link that sets it."""
-    others = list(others)
-    if not others:
+def _slower(exchange: Traffic, running: Sequence[Traffic]) -> tuple[float, int]:
+    """How many times as long an exchange takes while these run, and the link that sets it."""
+    if not running:
         return 1.0, -1
-    taken: Floats = np.sum([each.busy for each in others], axis=0)
-    many: Floats = np.sum([each.flows for each in others], axis=0)
-    total = mine.flows + many
-    fair = np.divide(mine.flows, total, out=np.ones_like(total), where=total > 0)
-    times = mine.busy / np.maximum(np.maximum(1 - taken, fair), 1e-12)
+    busy: Floats = np.sum([traffic.busy for traffic in running], axis=0)
+    flows: Floats = np.sum([traffic.flows for traffic in running], axis=0)
+    total = exchange.flows + flows
+    fair = np.divide(exchange.flows, total, out=np.ones_like(total), where=total > 0)
+    times = exchange.busy / np.maximum(np.maximum(1 - busy, fair), 1e-12)
     link = int(times.argmax())
     return max(1.0, float(times[link])), link

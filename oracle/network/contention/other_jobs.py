@@ -16,10 +16,11 @@ PAIRS = ("sendrecv", "halo")
 def interference(
     system: System, pattern: Pattern, devices: int, short: str = ""
 ) -> tuple[float, float]:
-    """(p50, p99) factors by which other jobs slow these groups down; they widen, never shift.
+    """Return the (p50, p99) factors by which other jobs slow these groups down.
 
-    Those of the outermost level that the groups cross, (1, 1) where the system gives none
-    [chunduri2019]; of what an operation takes to start, where it is said which is `short`.
+    They are those of the outermost level that the groups cross, (1, 1) where the system gives none
+    [chunduri2019]. With an operation as `short`, they are of its start, else of its bytes. They
+    widen a prediction and never shift it.
     """
     system, groups = seated(system, pattern, devices)
     factors: tuple[float, ...] = (1.0, 1.0)
@@ -40,7 +41,7 @@ RANKS = 1.6449 / 2.3263  # standard deviations of the 95th percentile over those
 
 
 def among_others(lines: Callable[..., Offer]) -> Callable[..., Offer]:
-    """Lines as slow as other jobs make them, 95 % of the time.
+    """Return lines that are as slow as other jobs make them, 95 % of the time.
 
         factor = p50 (p99 / p50)^(1.64 / 2.33)        of a lognormal with these percentiles
 
@@ -48,12 +49,12 @@ def among_others(lines: Callable[..., Offer]) -> Callable[..., Offer]:
     """
 
     def slowed(system: System, op: str, pattern: Pattern, devices: int, *more: object) -> Offer:
-        start, long = (
-            max(1.0, half * (most / half) ** RANKS)
-            for half, most in (interference(system, pattern, devices, of) for of in (op, ""))
+        start_factor, byte_factor = (
+            max(1.0, p50 * (p99 / p50) ** RANKS)
+            for p50, p99 in (interference(system, pattern, devices, short) for short in (op, ""))
         )
         return Offer(
-            replace(line, start=line.start * start, per_byte=line.per_byte * long)
+            replace(line, start=line.start * start_factor, per_byte=line.per_byte * byte_factor)
             for line in lines(system, op, pattern, devices, *more)
         )
 

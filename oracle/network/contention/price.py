@@ -1,8 +1,8 @@
 """Cost of an operation by every algorithm on offer: measured where it can be, else modelled.
 
-Where a system carries calibrated entries they set α and β, and the network only says how much
-fuller its fullest link gets than it was when measured. Elsewhere the datasheet's links are laid
-out, with NCCL's public constants [nccl] for the devices that it serves: then `origin` says so.
+Calibrated entries of a system set α and β, and the network only says how much fuller its fullest
+link gets than it was when they were measured. Elsewhere messages take the links that the datasheet
+has, with NCCL's public constants [nccl] for the devices that it serves: then `origin` says so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
@@ -24,220 +25,236 @@ from oracle.network.contention.groups import (
     seated,
     spanning_level,
 )
-from oracle.network.contention.in_switch import NAMES, Way, by_itself, named_for, switch_lines
-from oracle.network.contention.kept import FROM, kept_of
+from oracle.network.contention.in_switch import (
+    NAMES,
+    Way,
+    bandwidth_shares,
+    named_for,
+    switch_lines,
+    switch_menu,
+)
 from oracle.network.contention.library import as_tuned, factors, library_lines, terms
 from oracle.network.contention.line import CostLine, Offer
-from oracle.network.contention.measured import fitted, holds
+from oracle.network.contention.measured import fitted, measured_at
+from oracle.network.contention.offer_store import WORTH_STORING, store_of
 from oracle.network.topology import Topology, network_of
 from oracle.spec.document import SpecError
 from oracle.spec.doubt import DATASHEET, SHORT
 from oracle.spec.system import System
 
+ALIASES = {"tree": "double_tree", "hd": "halving_doubling", "shd": "shifted_halving_doubling"}
 NO_MESSAGE = Offer((CostLine("none", 0.0, 0.0, uncertainty=0.0, short=0.0, outside=False),))
 
 
 def lines(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
 ) -> Offer:
-    """Every algorithm on offer (or the named one) for groups of `pattern` among `devices`.
+    """Return the line of every algorithm on offer to groups of `pattern` among `devices`.
 
     `algorithm` is a name, `best` or nothing for all on offer, `nccl` for what that library's public
-    constants say, whatever is calibrated, or `nccl-2.17` for those of a version. Where the named
-    one does not serve, all do.
+    constants say, whatever is calibrated, or `nccl-2.17` for those of a version. Where a named
+    algorithm does not serve, all are on offer.
     """
-    known = cache_of(system)
+    cache = cache_of(system)
     key: Key = ("lines", op, pattern, devices, algorithm)
-    if key not in known:
-        if devices < FROM:
-            known[key] = _counted(system, op, pattern, devices, algorithm)
+    if key not in cache:
+        if devices < WORTH_STORING:
+            cache[key] = _counted(system, op, pattern, devices, algorithm)
         else:
-            kept = known.get("kept") or known.setdefault("kept", kept_of(system))
-            asked = json.dumps(key[1:])
-            offer = kept.get(asked)
-            if offer is None:
-                offer = _counted(system, op, pattern, devices, algorithm)
-                kept.put(asked, offer)
-            known[key] = offer
-    found: Offer = known[key]
-    return found
+            store = cache.get("store") or cache.setdefault("store", store_of(system))
+            question = json.dumps(key[1:])
+            if (stored := store.get(question)) is None:
+                stored = _counted(system, op, pattern, devices, algorithm)
+                store.add(question, stored)
+            cache[key] = stored
+    offer: Offer = cache[key]
+    return offer
 
 
 def _counted(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None
 ) -> Offer:
-    room = with_room(system, devices)
-    where, groups = seated(room or system.bare, pattern, devices, op)
-    if where is not room and groups.device is None:  # as others of the bare system are
-        return lines(where, op, groups.pattern, devices, algorithm) if room else Offer()
-    return NO_MESSAGE if groups.p == 1 else Offer(
-        _lines(where, op, groups, algorithm) if room else ())  # fmt: skip
+    grown = with_room(system, devices)
+    network, groups = seated(grown or system.bare, pattern, devices, op)
+    if network is not grown and groups.device is None:  # the bare system remembers its own
+        return lines(network, op, groups.pattern, devices, algorithm) if grown else Offer()
+    if groups.p == 1:
+        return NO_MESSAGE
+    return Offer(_lines(_Call(network, op, groups, algorithm)) if grown else ())
 
 
 def alone(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
 ) -> Offer:
-    """The ideal: the ring's closed form with α and β of the lowest level that spans the group.
+    """Return the ideal line: the ring's closed form at α and β of the level that spans the group.
 
     No other group talks (φ = 1), one link of that level carries each flow [kahira2021].
     """
-    known = cache_of(system)
+    cache = cache_of(system)
     key: Key = ("alone", op, pattern, devices, algorithm)
-    if key not in known:
-        room = with_room(system, devices)
-        where, groups = seated(room or system.bare, pattern, devices, op)
-        known[key] = NO_MESSAGE if groups.p == 1 else Offer(
-            [_ideal(where, op, groups, algorithm)] if room else ())  # fmt: skip
-    found: Offer = known[key]
-    return found
+    if key not in cache:
+        grown = with_room(system, devices)
+        network, groups = seated(grown or system.bare, pattern, devices, op)
+        cache[key] = NO_MESSAGE if groups.p == 1 else Offer(
+            [_ideal(network, op, groups, algorithm)] if grown else ())  # fmt: skip
+    offer: Offer = cache[key]
+    return offer
 
 
 def with_room(system: System, devices: int) -> System | None:
-    """The system, grown where a plan has more devices: it is refused, but not for being free.
+    """Return the system, grown where a plan has more devices than it.
 
-    Nothing where a shape says how many there are: what reaches past it cannot be priced.
+    Such a plan is refused, but not for being free. None where the shape of the network says how
+    many devices there are: what reaches past it cannot be priced.
     """
     if devices <= system.devices:
         return system
-    known, key = cache_of(system), ("room", devices)
-    if key not in known:
+    cache, key = cache_of(system), ("room", devices)
+    if key not in cache:
         with suppress(SpecError):
-            known[key] = system.of_size(devices, grow=True)
-    found: System | None = known.setdefault(key, None)
-    return found
+            cache[key] = system.of_size(devices, grow=True)
+    grown: System | None = cache.setdefault(key, None)
+    return grown
 
 
 def _ideal(system: System, op: str, groups: RankGroups, algorithm: str | None) -> CostLine:
-    asked = _asked(op, algorithm, groups.p, 1)
-    by = named(op, asked) if asked else plain(op)
+    name = _fitting_name(op, algorithm, groups.p, 1)
+    by = named(op, name) if name else plain(op)
     level = system.levels[spanning_level(system, groups)]
     start = float(by.steps(groups.p)) * level.latency
     per_byte = float(by.volume(groups.p)) / level.bandwidth
     return CostLine(by.name, start, per_byte, 1.0, (f"{level.name} links",))
 
 
-def _lines(
-    system: System, op: str, groups: RankGroups, algorithm: str | None
-) -> Iterator[CostLine]:
-    inner = groups.inner(closest_devices(system))
-    way, short = Way(system, groups, inner), SHORT[_way(system, groups)]
-    if by := named_for(op, ALIASES.get(algorithm or "", algorithm or ""), way):
-        yield from switch_lines(op, way, [by], nccl.NEWEST, short)
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """An operation that groups of several ranks run, by the algorithm that a plan names, if any."""
+
+    system: System
+    op: str
+    groups: RankGroups
+    algorithm: str | None
+
+    @cached_property
+    def way(self) -> Way:
+        inner = self.groups.inner(closest_devices(self.system))
+        return Way(self.system, self.groups, inner)
+
+    @cached_property
+    def short(self) -> float:
+        """1σ of what messages can only take longer, by what is known of the levels they cross."""
+        crossed = self.system.levels[self.system.inside : self.way.last + 1]
+        if not crossed:
+            return SHORT["inside"]
+        return SHORT["share" if all(level.share for level in crossed) else "between"]
+
+    @cached_property
+    def fixed(self) -> str | None:
+        """The name of the algorithm that is taken whatever others cost; None: the fastest is."""
+        return _fitting_name(self.op, self.algorithm, self.groups.p, self.way.inner)
+
+    @cached_property
+    def version(self) -> nccl.Version | None:
+        return nccl.version_named(self.algorithm)
+
+    @cached_property
+    def by_constants(self) -> bool:
+        """Whether the library's constants count alone, whatever was measured."""
+        return self.algorithm == "nccl" or self.version is not None
+
+
+def _lines(call: _Call) -> Iterator[CostLine]:
+    """Yield a call's lines: in switches where those are named, as measured, or as modelled."""
+    system, op, groups, way = call.system, call.op, call.groups, call.way
+    if by := named_for(op, ALIASES.get(call.algorithm or "", call.algorithm or ""), way):
+        yield from switch_lines(op, way, [by], nccl.NEWEST, call.short)
         return
-    version = nccl.version_asked(algorithm)
-    asked = _asked(op, algorithm, groups.p, inner)
-    outside = spanning_level(system, groups) >= system.inside
-    beyond = nccl.serves(system) and factors(system, outside) and not asked
-    library = algorithm == "nccl" or version is not None
-    own = not library and (not beyond or holds(system, op, groups))
-    known = list(fitted(system, op, groups, inner, asked)) if own else []
-    if known:
-        yield from known
+    if call.by_constants:
+        yield from _modelled(call)
         return
+    corrected = nccl.serves(system) and factors(system, way.leaves) and not call.fixed
+    if not corrected or measured_at(system, op, groups):
+        measured = list(fitted(system, op, groups, way.inner, call.fixed))
+        if measured:
+            yield from measured
+            return
 
-    def modelled(system: System, op: str, groups: RankGroups) -> Iterator[CostLine]:
-        return _modelled(system, op, groups, algorithm)
+    def model(system: System, op: str, groups: RankGroups) -> Iterator[CostLine]:
+        return _modelled(_Call(system, op, groups, call.algorithm))
 
-    yield from modelled(system, op, groups) if library else slowed(system, op, groups, modelled)
+    yield from slowed(system, op, groups, model)
 
 
-def _modelled(
-    system: System, op: str, groups: RankGroups, algorithm: str | None
-) -> Iterator[CostLine]:
-    """The library's lines, or the datasheet's, of groups that have the network to themselves."""
-    inner = groups.inner(closest_devices(system))
-    way, short = Way(system, groups, inner), SHORT[_way(system, groups)]
-    version = nccl.version_asked(algorithm)
-    asked = _asked(op, algorithm, groups.p, inner)
-    outside = spanning_level(system, groups) >= system.inside
-    library = algorithm == "nccl" or version is not None
-    served = nccl.serves(system) or library
-    reach = _reach(system, served)
-    beside = tuple(_reach(one.system, served) for one in system.regions if one.system is not None)
-    bare = network_of(system, groups.reach, reach, beside=beside)
-    offer = _offer(op, groups.p, inner, asked, served, outside)
+def _modelled(call: _Call) -> Iterator[CostLine]:
+    """Yield the library's lines, or the datasheet's, of groups that have the network alone."""
+    system, op, groups, way, short = call.system, call.op, call.groups, call.way, call.short
+    version, corrected = call.version or nccl.NEWEST, factors(system, way.leaves)
+    served = nccl.serves(system) or call.by_constants
+    shares = bandwidth_shares(system, served)
+    region_shares = tuple(bandwidth_shares(region.system, served) for region in system.regions
+                          if region.system is not None)  # fmt: skip
+    network = network_of(system, groups.reach, shares, region_shares=region_shares)
+    offer = _offer(call, served)
     two_way = ALGORITHMS[op].get("bidirectional_ring")
-    if two_way and not asked and not bare.tree and two_way.fits(groups.p):
+    if two_way and not call.fixed and not network.tree and two_way.fits(groups.p):
         offer = [*offer, two_way]  # neighbours have a link each way there
-    found = algorithm_costs(system, bare, groups, inner, offer, reach)
-    if served:
-        if not factors(system, outside):
-            found = as_tuned(offer, found, groups.p)
-        of = version or nccl.NEWEST
-        every = [term for by, cost in zip(offer, found, strict=True)
-                 for term in terms(by, cost, bare, groups.p, system.inside, outside, of)
-                 ]  # fmt: skip
-        yield from library_lines(system, op, every, groups.p, outside, short)
-        if nccl.serves(system) and not asked and (library or not factors(system, outside)):
-            yield from switch_lines(op, way, by_itself(op, way, of), of, short)
-    else:
-        yield from (_by_datasheet(by, cost, bare, short)
-                    for by, cost in zip(offer, found, strict=True))  # fmt: skip
-    optical = [f for f in bare.fabrics if f.kind == "optical"]
+
+    def priced(
+        costs: list[Cost], network: Topology, version: nccl.Version = nccl.NEWEST
+    ) -> Iterator[CostLine]:
+        if not served:
+            return (_by_datasheet(by, cost, network, short)
+                    for by, cost in zip(offer, costs, strict=True))  # fmt: skip
+        every_term = [
+            term for by, cost in zip(offer, costs, strict=True)
+            for term in terms(by, cost, network, groups.p, system.inside, way.leaves, version)
+        ]  # fmt: skip
+        return library_lines(system, op, every_term, groups.p, way.leaves, short)
+
+    costs = algorithm_costs(system, network, groups, way.inner, offer, shares)
+    if served and not corrected:
+        costs = as_tuned(offer, costs, groups.p)
+    yield from priced(costs, network, version)
+    if nccl.serves(system) and not call.fixed and (call.by_constants or not corrected):
+        yield from switch_lines(op, way, switch_menu(op, way, version), version, short)
+    optical = [fabric for fabric in network.fabrics if fabric.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
-        lit = network_of(system, groups.reach, reach, circuits=True, beside=beside)
-        wait = sum(getattr(f, "setting", 0.0) for f in optical)
-        found = algorithm_costs(system, lit, groups, inner, offer, (*reach, True))
-        for by, cost in zip(offer, found, strict=True):
-            every = [*terms(by, cost, lit, groups.p, system.inside, outside)]
-            priced = library_lines(system, op, every, groups.p, outside, short) if served else [
-                _by_datasheet(by, cost, lit, short)]  # fmt: skip
-            for line in priced:
-                yield replace(line, algorithm=f"{line.algorithm} on circuits",
-                              start=line.start + wait)  # fmt: skip
+        lit = network_of(system, groups.reach, shares, True, region_shares)
+        wait = sum(getattr(fabric, "setting", 0.0) for fabric in optical)
+        costs = algorithm_costs(system, lit, groups, way.inner, offer, (*shares, True))
+        for line in priced(costs, lit):
+            yield replace(line, algorithm=f"{line.algorithm} on circuits", start=line.start + wait)
 
 
-ALIASES = {"tree": "double_tree", "hd": "halving_doubling", "shd": "shifted_halving_doubling"}
-
-
-def _reach(system: System, served: bool) -> tuple[float, ...]:
-    """Part of each level's bandwidth that messages get: by a library, or as measured there."""
-    if served:
-        return nccl.bandwidth_shares(system)
-    return tuple(level.share or 1.0 for level in system.levels)
-
-
-def _asked(op: str, name: str | None, p: int, inner: int) -> str | None:
-    """The named algorithm where this operation has it and it fits; nothing otherwise.
+def _fitting_name(op: str, name: str | None, p: int, inner: int) -> str | None:
+    """The name of an algorithm where the operation has it and it fits; None otherwise.
 
     One name is given for a whole plan, whose operations need not all have it; a name that no
     operation has is a mistake.
     """
-    if name in (None, "best", "nccl") or nccl.version_asked(name):
+    if name in (None, "best", "nccl") or nccl.version_named(name):
         return None
     name = ALIASES.get(name, name)
-    if name in NAMES:  # switches that can have been looked for
+    if name in NAMES:  # `named_for` has looked for switches that can
         return None
-    every = {known for table in ALGORITHMS.values() for known in table}
-    bare, colon, number = name.partition(":")
-    if bare not in every:
+    names = {name for table in ALGORITHMS.values() for name in table}
+    family, colon, number = name.partition(":")
+    if family not in names:
         raise ValueError(f"no algorithm is called {name!r}; known: best, nccl, nccl-2.17, "
-                         f"{', '.join(sorted(every | set(ALIASES)))}")  # fmt: skip
-    by = ALGORITHMS.get(op, {}).get(bare)
+                         f"{', '.join(sorted(names | set(ALIASES)))}")  # fmt: skip
+    by = ALGORITHMS.get(op, {}).get(family)
     if by is None:
         return None
     by = by.of(int(number)) if colon else by
     return name if by.fits(p, inner) else None
 
 
-def _offer(
-    op: str, p: int, inner: int, asked: str | None, served: bool, outside: bool
-) -> list[Algorithm]:  # fmt: skip
-    """Algorithms to choose from; `outside`: the groups leave their nodes."""
-    if asked:
-        return named(op, asked).choices(p)
-    offer = menu(op, p, inner)
-    if not served:
-        return offer
-    return nccl.offered(offer, outside) or offer
-
-
-def _way(system: System, groups: RankGroups) -> str:
-    """What is known of the way that groups take: a key of `SHORT`."""
-    crossed = system.levels[system.inside : spanning_level(system, groups) + 1]
-    if not crossed:
-        return "inside"
-    return "share" if all(level.share for level in crossed) else "between"
+def _offer(call: _Call, served: bool) -> list[Algorithm]:
+    """Algorithms to choose from."""
+    if call.fixed:
+        return named(call.op, call.fixed).choices(call.groups.p)
+    offer = menu(call.op, call.groups.p, call.way.inner)
+    return nccl.offered(offer, call.way.leaves) or offer if served else offer
 
 
 def _by_datasheet(by: Algorithm, cost: Cost, topology: Topology, short: float) -> CostLine:

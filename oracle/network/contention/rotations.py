@@ -23,22 +23,22 @@ from oracle.network.topology.kinds.torus import RingNetwork, Torus
 
 
 def turned(topology: Topology, groups: RankGroups, steps: Steps) -> tuple[int, ...]:
-    """The rings that groups fill, the last in part; none where the steps are no such turn."""
+    """Return the rings that groups fill, the last in part; none where steps are no such turn."""
     fabric = topology.fabrics[0]
-    one = len(topology.fabrics) == 1 and type(fabric) in (Torus, RingNetwork)
-    if not one or groups.device is not None or not isinstance(steps, Shift) or topology.half:
+    single = len(topology.fabrics) == 1 and type(fabric) in (Torus, RingNetwork)
+    if not single or groups.device is not None or not isinstance(steps, Shift) or topology.half:
         return ()
     if len(groups.pattern) != 1 or not fabric.width == topology.devices == groups.devices:
         return ()
-    rest, found = groups.block, list[int]()
+    left, rings = groups.block, list[int]()
     for extent in getattr(fabric, "extents", ()):
-        if rest == 1:
+        if left == 1:
             break
-        if rest % extent and extent % rest:
+        if left % extent and extent % left:
             return ()
-        found.append(min(rest, extent))
-        rest //= found[-1]
-    return tuple(found) if rest == 1 else ()
+        rings.append(min(left, extent))
+        left //= rings[-1]
+    return tuple(rings) if left == 1 else ()
 
 
 def turn_costs(
@@ -49,39 +49,39 @@ def turn_costs(
     extents = topology.fabrics[0].extents  # type: ignore[attr-defined]
     by = steps.by * stride % groups.block
     never = np.full(len(by), -1.0)
-    # most links on a way so far, where nothing was carried into the next ring, and where one was
-    most = np.where(by >= 0, 0.0, never), never
-    fullest, place = np.zeros(len(by)), np.zeros(len(by), np.int64)
+    # links of the longest way so far, where nothing is carried into the next ring, and where 1 is
+    hops_before = np.where(by >= 0, 0.0, never), never
+    fullest, dimension_of = np.zeros(len(by)), np.zeros(len(by), np.int64)
     for dimension, part in enumerate(rings):
         digit, by = by % part, by // part
         load, hops = _line(int(extents[dimension]), part)
         after = [never, never]
-        for carried, before in enumerate(most):
+        for carried, before in enumerate(hops_before):
             turn = (digit + carried) % part
-            there = before >= 0
-            fuller = there & (load[turn] > fullest)
+            possible = before >= 0
+            fuller = possible & (load[turn] > fullest)
             fullest = np.where(fuller, load[turn], fullest)
-            place = np.where(fuller, dimension, place)
-            way = np.where(there, before + hops[turn], -1.0)
+            dimension_of = np.where(fuller, dimension, dimension_of)
+            way = np.where(possible, before + hops[turn], -1.0)
             stays, goes = digit + carried < part, digit + carried > 0
             after[0] = np.where(stays, np.maximum(after[0], way), after[0])
             after[1] = np.where(goes, np.maximum(after[1], way), after[1])
-        most = after[0], after[1]
-    each = topology.seconds_per_byte[: topology.links].max(initial=0.0)
+        hops_before = after[0], after[1]
+    seconds_per_byte = topology.seconds_per_byte[: topology.links].max(initial=0.0)
     moved = fullest > 0
-    levels = np.zeros((len(place), len(topology.latency)))
+    levels = np.zeros((len(dimension_of), len(topology.latency)))
     levels[moved, 0] = levels[~moved, -1] = 1.0
-    wide = np.maximum(most[0], most[1])
+    wide = np.maximum(hops_before[0], hops_before[1])
     alpha = wide * topology.hop if topology.hop else np.where(moved, topology.latency[0], 0.0)
-    link = np.where(moved, 2 * place, topology.links)
-    return StepCosts(levels, alpha, steps.share * fullest * each, steps.share * moved * each, link,
-                     steps.times)  # fmt: skip
+    link = np.where(moved, 2 * dimension_of, topology.links)
+    shared, solo = (steps.share * load * seconds_per_byte for load in (fullest, moved))
+    return StepCosts(levels, alpha, shared, solo, link, steps.times)
 
 
 def _line(extent: int, part: int) -> tuple[Floats, Floats]:
-    """(messages on the fullest link, most links of one) of a line of a ring, by turn of its parts.
+    """Return (messages on the fullest link, links of the longest way) by turn of a line's parts.
 
-    The shorter way round, forward where both are as long.
+    A message takes the shorter way round, forward where both are as long.
     """
     turn = np.arange(part)
     if part == extent:

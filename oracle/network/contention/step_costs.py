@@ -22,15 +22,15 @@ class StepCosts:
     times: Floats
 
     def __getitem__(self, part: slice) -> StepCosts:
-        return StepCosts(*(getattr(self, each.name)[part] for each in fields(self)))
+        return StepCosts(*(getattr(self, field.name)[part] for field in fields(self)))
 
     @staticmethod
     def joined(parts: Sequence[StepCosts]) -> StepCosts:
-        """Several, one after the other."""
+        """The steps of several, one after the other."""
         if len(parts) == 1:
             return parts[0]
-        return StepCosts(*(np.concatenate([getattr(part, each.name) for part in parts])
-                           for each in fields(StepCosts)))  # fmt: skip
+        return StepCosts(*(np.concatenate([getattr(part, field.name) for part in parts])
+                           for field in fields(StepCosts)))  # fmt: skip
 
     def start(self, latency: Floats, pipelined: bool) -> float:
         """Seconds to start at the given α of each level.

@@ -14,9 +14,9 @@ from plans_drawn import law
 
 import oracle
 from oracle.commands.cli import main
-from oracle.network.contention import kept, lines, price
+from oracle.network.contention import lines, offer_store, price
 from oracle.network.contention.cached import cache_of
-from oracle.network.contention.kept import Kept, kept_of
+from oracle.network.contention.offer_store import OfferStore, store_of
 
 SYSTEMS = sorted(path.stem for path in (Path(__file__).parents[1] / "specs/systems").glob("*.yaml"))
 PATTERN, DEVICES = ((128, 8),), 1024
@@ -26,7 +26,7 @@ PATTERN, DEVICES = ((128, 8),), 1024
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for files, nothing of which is written when this process ends."""
     monkeypatch.setenv("ORACLE_COUNTS", str(tmp_path / "kept"))
-    monkeypatch.setattr(kept.atexit, "register", lambda save: None)
+    monkeypatch.setattr(offer_store.atexit, "register", lambda save: None)
     return tmp_path / "kept"
 
 
@@ -34,7 +34,7 @@ def counted(name: str = "dgx-a100") -> Any:
     """Offers as a process that has counted nothing yet comes to them, and what it would keep."""
     system = replace(oracle.system(name))
     offer = lines(system, "allreduce", PATTERN, DEVICES)
-    return offer, cache_of(system)["kept"]
+    return offer, cache_of(system)["store"]
 
 
 def test_what_one_process_counted_another_finds(
@@ -60,20 +60,20 @@ def test_offers_of_every_system_come_back_as_they_were(name: str, folder: Path) 
     system = replace(oracle.system(name))
     for op in ("allreduce", "alltoall"):
         lines(system, op, ((64, 8),), 512)
-    store = cache_of(system)["kept"]
+    store = cache_of(system)["store"]
     store.save()
-    assert store.place is None or Kept(store.place).offers == store.offers
+    assert store.place is None or OfferStore(store.place).offers == store.offers
 
 
 def test_other_systems_and_other_code_have_other_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = kept_of(oracle.system("dgx-a100")).place
-    assert place == kept_of(oracle.system("dgx-a100")).place
-    assert place != kept_of(oracle.system("dgx-h100")).place
-    assert place != kept_of(oracle.system("dgx-a100").of_size(65536, grow=True)).place
-    monkeypatch.setattr(kept, "code_digest", lambda: "older")
-    assert place != kept_of(oracle.system("dgx-a100")).place
+    place = store_of(oracle.system("dgx-a100")).place
+    assert place == store_of(oracle.system("dgx-a100")).place
+    assert place != store_of(oracle.system("dgx-h100")).place
+    assert place != store_of(oracle.system("dgx-a100").of_size(65536, grow=True)).place
+    monkeypatch.setattr(offer_store, "code_digest", lambda: "older")
+    assert place != store_of(oracle.system("dgx-a100")).place
 
 
 def test_two_processes_keep_what_both_counted(folder: Path) -> None:
@@ -81,7 +81,7 @@ def test_two_processes_keep_what_both_counted(folder: Path) -> None:
     other.offers = {"theirs": next(iter(other.offers.values()))}
     one.save()
     other.save()
-    assert {"theirs", *one.offers} == {*Kept(one.place).offers}
+    assert {"theirs", *one.offers} == {*OfferStore(one.place).offers}
 
 
 @pytest.mark.parametrize("said", ["off", "/proc/nowhere", __file__])
@@ -92,7 +92,7 @@ def test_where_no_file_can_be_answers_are_the_same(
     offer, store = counted()
     assert store.place is None
     monkeypatch.setenv("ORACLE_COUNTS", said)
-    monkeypatch.setattr(kept.atexit, "register", lambda save: None)
+    monkeypatch.setattr(offer_store.atexit, "register", lambda save: None)
     again, store = counted()
     store.save()
     assert again == offer
@@ -114,12 +114,12 @@ def test_any_file_is_read_as_lines_or_as_nothing(
 ) -> None:
     place = tmp_path_factory.mktemp("any") / "file.json"
     place.write_bytes(content)
-    for offer in Kept(place).offers.values():
+    for offer in OfferStore(place).offers.values():
         assert offer.numbers.shape == (8, len(offer.cheapest))
 
 
 def test_the_oldest_files_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "FILES", 2)
+    monkeypatch.setattr(offer_store, "FILES", 2)
     for name in ("dgx-a100", "dgx-h100", "eos"):
         counted(name)[1].save()
     assert len([*folder.iterdir()]) == 2
@@ -129,9 +129,9 @@ def test_the_flag_says_where_counts_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ORACLE_CACHE", "off")
-    monkeypatch.setattr(kept.atexit, "register", lambda save: save)
+    monkeypatch.setattr(offer_store.atexit, "register", lambda save: save)
     folder = tmp_path / "counts"
     assert main(["estimate", "resnet50", "abci", "--plan", "data:4", "--batch", "64",
                  "--counts", str(folder)]) == 0  # fmt: skip
-    assert kept.folder_of() == folder
+    assert offer_store.folder_of() == folder
     capsys.readouterr()
