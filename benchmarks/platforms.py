@@ -15,7 +15,7 @@ import numpy as np
 
 from oracle.network import topology
 from oracle.network.collectives import Steps, named
-from oracle.network.collectives.schedule import AllPairs
+from oracle.network.collectives.schedule import AllPairs, Pairs
 from oracle.network.contention import RankGroups, schedule_cost
 from oracle.network.contention.asynchronous import played
 from oracle.network.topology import Topology
@@ -189,8 +189,9 @@ def _rows(path: Path, most: int) -> Iterator[Row]:
 
 def _flows(steps: Steps, p: int) -> float:
     """Messages of one group."""
-    each = len(steps.share) if not steps.whole else p * (p - 1 if type(steps) is AllPairs else 1)
-    return each * float(steps.times.sum() if steps.whole else steps.times[0])
+    if isinstance(steps, Pairs):
+        return len(steps.share) * float(steps.times[0])
+    return p * (p - 1 if isinstance(steps, AllPairs) else 1) * float(steps.times.sum())
 
 
 @cache

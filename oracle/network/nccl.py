@@ -66,7 +66,7 @@ STEPS = {"allreduce": 2, "reduce_scatter": 1, "allgather": 1}  # times (p − 1)
 
 @dataclass(frozen=True)
 class NcclNetwork:
-    """What NCCL's graph search found: channels, and GB/s of one inside and between nodes."""
+    """The result of NCCL's graph search: channels, and GB/s of one inside and between nodes."""
 
     ranks: int
     nodes: int
@@ -81,23 +81,23 @@ class NcclNetwork:
 
     @property
     def row(self) -> int:
-        """Column of the by-nodes tables: one, two, or four and more."""
+        """Column of the tables by nodes: one, two, or four and more."""
         return min(2, int(np.log2(self.nodes)))
 
 
 def model(op: str, net: NcclNetwork) -> dict[tuple[str, str], tuple[float, float]]:
-    """(algorithm, protocol) -> (seconds, bytes per second of the message)."""
+    """Return {(algorithm, protocol): (seconds, bytes per second of the message)}."""
     p, n = net.ranks, net.nodes
     steps = STEPS[op] * (p - 1)
     between = STEPS[op] * (n - 1)
     if net.version == "2.8" and op == "allreduce" and n > 1:
         between = 2 * n  # as that version counts them
     bus = net.channels * (net.inside if n <= 2 else net.between)
-    most = LL_MOST[net.architecture][net.row]
-    ring = (min(most, LL_PAYLOAD[net.version] * bus),
+    ll_most = LL_MOST[net.architecture][net.row]
+    ring = (min(ll_most, LL_PAYLOAD[net.version] * bus),
             min(0.92 * bus, net.channels * RING_LL128_MOST[net.architecture]), bus)  # fmt: skip
-    whole = min(0.92 * bus, net.channels * TREE_MOST[net.architecture][net.row])
-    tree = (min(whole / 3.8, most), whole * (7 / 9 if n == 1 else 120 / 128), whole)
+    tree_bus = min(0.92 * bus, net.channels * TREE_MOST[net.architecture][net.row])
+    tree = (min(tree_bus / 3.8, ll_most), tree_bus * (7 / 9 if n == 1 else 120 / 128), tree_bus)
     hops, base, out = HOP[net.version], BASE[net.version], {}
     for k, protocol in enumerate(PROTOCOLS):
         if protocol == "LL128" and not net.ll128:
@@ -117,7 +117,7 @@ def model(op: str, net: NcclNetwork) -> dict[tuple[str, str], tuple[float, float
 def terms(
     op: str, net: NcclNetwork, nbytes: Number
 ) -> dict[tuple[str, str], tuple[Floats, Floats]]:
-    """(algorithm, protocol) -> (seconds of latency, seconds of transfer) of messages."""
+    """Return {(algorithm, protocol): (seconds of latency, seconds of transfer) of messages}."""
     m, out = np.asarray(nbytes, float), {}
     size = np.floor(np.log2(np.maximum(m, 64) / 64)).astype(int)
     for (algorithm, protocol), (latency, bandwidth) in model(op, net).items():
@@ -133,14 +133,16 @@ def terms(
 
 
 def channels_opened(algorithm: str, protocol: str, net: NcclNetwork, nbytes: Number) -> Floats:
-    """Part of the channels that NCCL opens for a message once it has chosen [nccl, enqueue.cc]."""
-    each = THREADS[protocol] * (net.ranks if (algorithm, protocol) == ("ring", "LL") else 1)
-    opened = np.clip(np.floor(np.asarray(nbytes, float) / each), 1, net.channels)
+    """Return the part of all channels that NCCL opens for a message [nccl, enqueue.cc]."""
+    bytes_a_channel = THREADS[protocol] * (
+        net.ranks if (algorithm, protocol) == ("ring", "LL") else 1
+    )
+    opened = np.clip(np.floor(np.asarray(nbytes, float) / bytes_a_channel), 1, net.channels)
     return np.asarray(opened / net.channels)
 
 
 def choice(op: str, net: NcclNetwork, nbytes: Number) -> tuple[NDArray[np.str_], Floats]:
-    """What NCCL would take, "ring/LL", and the seconds it then needs.
+    """Return the algorithm that NCCL would take, "ring/LL", and the seconds that it then needs.
 
     The choice counts on all channels; a short message then goes over fewer.
     """
@@ -156,8 +158,8 @@ def choice(op: str, net: NcclNetwork, nbytes: Number) -> tuple[NDArray[np.str_],
 SUPPORTED = frozenset(("ring", "rings", "double_tree", "scattered", "direct", "pairwise", "chain"))
 # part of a link's datasheet bandwidth that messages get
 LINK_SHARE = {"nvlink": 20 / 25, "pcie": 12 / 16, "network": 12 / 12.5}
-# of its own part of a message, what a rank copies as if it were sent: the mean of A100, H100 and
-# B200 nodes, each fitted to its own logs
+# of the part of a message that a rank has already, what it copies as if it were sent: the mean of
+# A100, H100 and B200 nodes, each fitted to its own logs
 OWN = 0.66
 # part of what messages get, by protocol
 PROTOCOL_SHARE = {"ring": (0.5, 0.92, 1.0), "double_tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92)}
@@ -169,7 +171,7 @@ def serves(system: System) -> bool:
 
 
 def slowdown(system: System, processors: int = 0) -> float:
-    """Seconds by which each byte sent or received slows the work beside it.
+    """Return the seconds by which each byte sent or received slows the work beside it.
 
         3 / memory bandwidth + 1 / (channel · processors)
 
@@ -189,12 +191,12 @@ def slowdown(system: System, processors: int = 0) -> float:
 
 
 def bandwidth_shares(system: System) -> tuple[float, ...]:
-    """Part of each level's bandwidth that messages get: as measured there, or as a rule."""
+    """Return the part of each level's bandwidth that messages get, as measured or as a rule."""
     return tuple(level.share or LINK_SHARE[level.link] for level in system.levels)
 
 
 def offered(menu: Sequence[Algorithm], outside: bool) -> list[Algorithm]:
-    """Of a menu what the library has: rings that use every way out of a node, and trees of nodes.
+    """Return the algorithms of a menu that NCCL has: rings by all ways out of a node, and trees.
 
     Inside a node its tree is a chain [nccl, tuning.cc]: a ring's steps, and more bytes.
     """
@@ -205,7 +207,7 @@ def offered(menu: Sequence[Algorithm], outside: bool) -> list[Algorithm]:
 
 
 def protocols(algorithm: str) -> tuple[str, ...]:
-    """Protocols of an algorithm: point-to-point traffic knows no LL128."""
+    """Return the protocols of an algorithm: point-to-point traffic knows no LL128."""
     return (
         PROTOCOLS
         if algorithm in ("ring", "rings", "bidirectional_ring", "double_tree")
@@ -216,20 +218,20 @@ def protocols(algorithm: str) -> tuple[str, ...]:
 def constants(
     algorithm: str, protocol: str, levels: Sequence[Level], version: Version = NEWEST
 ) -> tuple[float, float, Floats]:
-    """(seconds of a call, part of the bandwidth, seconds of a hop at each level and none).
+    """Return (seconds of a call, part of the bandwidth, seconds of a hop at each level and none).
 
     A level's hop is that of its link; a latency beyond the LL128 ring's comes on top.
     """
     tree = "tree" if algorithm == "double_tree" else "ring"
-    k, of = PROTOCOLS.index(protocol), "2.8" if version < RENEWED else "2.30"
+    k, constants_of = PROTOCOLS.index(protocol), "2.8" if version < RENEWED else "2.30"
     hops = []
     for level in levels:
-        known = HOP[of][level.link]
-        beyond = max(0.0, level.latency - known["ring"][1] * US)
+        link_hops = HOP[constants_of][level.link]
+        beyond = max(0.0, level.latency - link_hops["ring"][1] * US)
         slower = (tree, protocol, level.link) == ("ring", "Simple", "network")
-        hops.append((known[tree][k] * US + beyond) * (PLATEAU[of] if slower else 1))
+        hops.append((link_hops[tree][k] * US + beyond) * (PLATEAU[constants_of] if slower else 1))
     part = PROTOCOL_SHARE["double_tree" if tree == "tree" else "ring"][k]
-    return BASE[of][tree][k] * US, part, np.array([*hops, 0.0])
+    return BASE[constants_of][tree][k] * US, part, np.array([*hops, 0.0])
 
 
 # what it takes from switches by itself: since which version, for which operations
@@ -251,7 +253,7 @@ PIECE, ARITY, COLLNET_HOP = 3.7, 0.4, 31.0  # of CollNetDirect: inside, for each
 
 
 def switch_share(name: str, reduces: str, generation: str) -> float:
-    """Part of the bandwidth that messages get which collectives in switches get of a level."""
+    """Return the part of messages' bandwidth that collectives in a level's switches get."""
     part = NVLS_SHARE.get(generation, NVLS_SHARE["hopper"]) if reduces == "nvls" else 1.0
     return part * COLLNET_SHARE if name in COLLNET and generation in NVLS_SHARE else part
 
@@ -259,7 +261,7 @@ def switch_share(name: str, reduces: str, generation: str) -> float:
 def switch_start(
     name: str, levels: Sequence[Level], inner: int, nodes: int, version: Version
 ) -> float:
-    """Seconds before the first byte, over these levels; what they take beyond NCCL's own on top."""
+    """Return the seconds before the first byte, with the latency of levels beyond NCCL's own."""
     beyond = [max(0.0, level.latency - HOP["2.30"][level.link]["ring"][1] * US) for level in levels]
     if name == "collnet" or (name == "sharp" and inner == 1):
         inside = 2 * (min(1, inner - 1) * PIECE + (inner - 1) * ARITY) * US
@@ -274,7 +276,7 @@ def switch_start(
 
 
 def version_named(name: str | None) -> Version | None:
-    """The version of `nccl-2.17`; nothing of any other name."""
+    """Return the version that `nccl-2.17` names; None for any other name."""
     head, _, tail = (name or "").partition("nccl-")
     major, dot, minor = tail.partition(".")
     if head or not dot or not (major.isdecimal() and minor.isdecimal()) or len(tail) > 8:

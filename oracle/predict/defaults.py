@@ -11,7 +11,7 @@ from oracle.kernels.profile import profile as opened
 from oracle.models import masks
 from oracle.models.model import Model
 from oracle.network import nccl
-from oracle.network.collectives import ALGORITHMS, Algorithm
+from oracle.network.collectives import ALGORITHMS
 from oracle.network.contention import lacking
 from oracle.network.contention.price import ALIASES
 from oracle.plan.launchable import software as opened_software
@@ -144,7 +144,7 @@ def _check_algorithm(algorithm: str | None, system: System) -> None:
     }
     bare, _, number = algorithm.partition(":")
     by = next((table[bare] for table in ALGORITHMS.values() if bare in table), None)
-    numbered = by is not None and type(by).of is not Algorithm.of and number.isdigit()
+    numbered = by is not None and bool(by.number) and number.isdigit()
     if algorithm not in names and not (numbered and int(number)):
         hint = suggest(algorithm, sorted(names), "known")
         raise refusal("options", f"no algorithm is called `{algorithm}`", hint)

@@ -255,7 +255,7 @@ def price(
     left: dict[str, Array] = {}
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
-        name = message.when if message.beside else message.hides
+        name = message.when if message.overlapped_product else message.hides
         beside_own_pass = name == ("backward" if when == "step" else when)
         exposed = _left(message, load, cover, sent, call_seconds, seconds, count, may, name)
         if short.any():  # what hides today shows where the network falls short
@@ -365,7 +365,8 @@ def _left(
         if message.under:
             left = np.maximum(left, seconds - window_of(message, load) + cover.hidden_by(message))
         return left
-    if not message.beside:
+    product = message.overlapped_product
+    if not product:
         edge = None
         if sent.edge is not None:
             first, all_seconds = map(
@@ -377,8 +378,8 @@ def _left(
             edge = seconds * share  # of the bytes too that each sends only a part of
         return cover.left(message, seconds, count, may, name, edge)
     # a product of the row that sends
-    alone = (getattr(load.times, message.beside) * cover.part(name, message.beside))[:, sent.rows]
+    alone = (getattr(load.times, product) * cover.part(name, product))[:, sent.rows]
     left = load.stages.total(
-        np.maximum(call_seconds - alone, message.shown * call_seconds), sent.rows
+        np.maximum(call_seconds - alone, message.least_exposed * call_seconds), sent.rows
     )
     return cover.beside(name, load.kinds.spread(left), seconds, may)

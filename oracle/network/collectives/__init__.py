@@ -37,28 +37,28 @@ for _kind in descendants(Algorithm):
 
 
 def named(op: str, name: str) -> Algorithm:
-    """The algorithm of that name, or a ValueError that lists those there are."""
-    known = ALGORITHMS.get(op)
-    if known is None:
+    """Return the named algorithm, or raise a ValueError that lists those there are."""
+    table = ALGORITHMS.get(op)
+    if table is None:
         raise ValueError(f"no operation is called {op!r}; known: {', '.join(ALGORITHMS)}")
-    bare, colon, number = name.partition(":")
-    if bare not in known or (colon and not number.isdigit()) or (colon and not int(number)):
-        raise ValueError(f"no {op} algorithm is called {name!r}; known: {', '.join(known)}")
-    return known[bare].of(int(number)) if colon else known[bare]
+    family, colon, number = name.partition(":")
+    if family not in table or (colon and not number.isdigit()) or (colon and not int(number)):
+        raise ValueError(f"no {op} algorithm is called {name!r}; known: {', '.join(table)}")
+    return table[family].with_number(int(number)) if colon else table[family]
 
 
 def plain(op: str) -> Algorithm:
-    """The algorithm of the textbook, whose volume is the least that a device takes in."""
+    """Return the textbook's algorithm, whose volume is the least that a device takes in."""
     names = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "published",
              "sparse_allreduce": "oktopk"}  # fmt: skip
     return named(op, names.get(op, "ring"))
 
 
 def menu(op: str, p: int, inner: int = 1) -> list[Algorithm]:
-    """The algorithms on offer for p ranks, `inner` of them to a node."""
+    """Return the algorithms on offer for p ranks, `inner` of them to a node."""
     if op not in ALGORITHMS:
         raise ValueError(f"no operation is called {op!r}; known: {', '.join(ALGORITHMS)}")
-    return [each for each in ALGORITHMS[op].values() if each.menu and each.fits(p, inner)]
+    return [by for by in ALGORITHMS[op].values() if by.menu and by.fits(p, inner)]
 
 
 __all__ = [

@@ -32,6 +32,7 @@ class Algorithm(ABC):
     pipelined: ClassVar[bool] = False  # pieces pass on at once, never waiting for a step
     like: ClassVar[tuple[str, float]] = ("", 1.0)  # runs that operation's schedule, so many times
     nodal: ClassVar[bool] = False  # its schedule depends on how many ranks share a node
+    number: ClassVar[str] = ""  # the field that a number after the name sets: `servers:8`
 
     def fits(self, p: int, inner: int = 1) -> bool:
         """Whether it can serve p ranks, `inner` of them to a node."""
@@ -53,27 +54,37 @@ class Algorithm(ABC):
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         """Who sends how much to whom, step by step."""
 
-    def of(self, number: int) -> Algorithm:
-        """The same with a number of its own, `servers:8`; a ValueError where it takes none."""
-        raise ValueError(f"{self.name} takes no number")
+    def with_number(self, number: int) -> Self:
+        """Return the algorithm with a number, `servers:8`; a ValueError where it takes none."""
+        if not self.number:
+            raise ValueError(f"{self.name} takes no number")
+        numbered = copy(self)
+        numbered.__dict__.update({self.number: number, "name": f"{type(self).name}:{number}"})
+        return numbered
 
     def choices(self, p: int) -> list[Algorithm]:
-        """All that one name stands for among p ranks, of which the best is taken."""
+        """Return all that the name stands for among p ranks, of which the best is taken."""
         return [self]
 
-    def _numbered(self, **number: int) -> Self:
-        (value,) = number.values()
-        found = copy(self)
-        found.__dict__.update(number, name=f"{type(self).name}:{value}")
-        return found
-
-    def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
-        """The schedule where the devices of a node are joined so that these rings close."""
+    def ring_schedule(self, p: int, inner: int, rings: Rings) -> list[Steps]:
+        """Return the schedule where the devices of a node are joined so that these rings close."""
         return self.schedule(p, inner)
 
     def seconds(self, p: Number, m: Any, alpha: Any, beta: Any, gamma: Any = 0.0) -> Any:
         """The closed form; m, α, β and γ may carry units."""
         return self.steps(p) * alpha + self.volume(p) * m * beta + self.reduced(p) * m * gamma
+
+
+class OnRings:
+    """An algorithm whose flows inside a node take whichever rings its devices are joined to."""
+
+    nodal: ClassVar[bool] = True
+
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        return self.ring_schedule(p, inner, ())
+
+    def ring_schedule(self, p: int, inner: int, rings: Rings) -> list[Steps]:
+        raise NotImplementedError
 
 
 def log2(p: Number) -> Number:
@@ -83,5 +94,5 @@ def log2(p: Number) -> Number:
 
 
 def power_of_two(p: int) -> bool:
-    """Whether p is one."""
+    """Whether p is a power of two, and more than one."""
     return p > 1 and not p & (p - 1)

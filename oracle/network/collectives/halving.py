@@ -9,7 +9,7 @@ from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
 from oracle.network.collectives.schedule import Steps, exchange, pairs, shift
 
 
-def _whole(p: Number) -> Number:
+def _full_rounds(p: Number) -> Number:
     """⌊log₂p⌋."""
     rounds: Number = np.floor(np.log2(p))
     return rounds
@@ -43,15 +43,15 @@ class HalvingDoubling(Algorithm):
     op, name, source = "allreduce", "halving_doubling", "thakur2005, §4.4"
 
     def steps(self, p: Number) -> Number:
-        whole = _whole(p)
-        return 2 * whole + 2 * (2**whole != p)
+        rounds = _full_rounds(p)
+        return 2 * rounds + 2 * (2**rounds != p)
 
     def volume(self, p: Number) -> Number:
-        core = 2 ** _whole(p)
+        core = 2 ** _full_rounds(p)
         return 2 * (core - 1) / core + 2 * (core != p)
 
     def reduced(self, p: Number) -> Number:
-        core = 2 ** _whole(p)
+        core = 2 ** _full_rounds(p)
         return (core - 1) / core + (core != p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -62,11 +62,11 @@ class HalvingDoubling(Algorithm):
         ranks, extra = np.arange(core), 2 * np.arange(beyond)
         real = _real(ranks, beyond)
         steps: list[Steps] = [pairs(extra, extra + 1, 1.0)]
-        there = [
+        halving = [
             pairs(real, _real(ranks ^ mask, beyond), share)
             for mask, share in zip(masks, self.shares(core), strict=True)
         ]
-        return [*steps, *there, *there[::-1], pairs(extra + 1, extra, 1.0)]
+        return [*steps, *halving, *halving[::-1], pairs(extra + 1, extra, 1.0)]
 
     def shares(self, core: int) -> Floats:
         """Part of the message that crosses each distance, nearest first."""
@@ -108,15 +108,15 @@ class RecursiveDoubling(HalvingDoubling):
     name, source, menu = "recursive_doubling", "thakur2005, §4.4", False
 
     def steps(self, p: Number) -> Number:
-        whole = _whole(p)
-        return whole + 2 * (2**whole != p)
+        rounds = _full_rounds(p)
+        return rounds + 2 * (2**rounds != p)
 
     def volume(self, p: Number) -> Number:
         return self.steps(p)
 
     def reduced(self, p: Number) -> Number:
-        whole = _whole(p)
-        return whole + (2**whole != p)
+        rounds = _full_rounds(p)
+        return rounds + (2**rounds != p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         core, beyond = _excess(p)

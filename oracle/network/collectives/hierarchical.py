@@ -8,14 +8,13 @@ from oracle.network.arrays import Number
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
 from oracle.network.collectives.halving import HalvingDoubling
 from oracle.network.collectives.ring import RingAllreduce
-from oracle.network.collectives.schedule import Pairs, Steps, flows, pairs
+from oracle.network.collectives.schedule import Pairs, Steps, flows, pairs, round_nodes
 from oracle.network.collectives.tree import BinomialBroadcast, BinomialReduce
 
 
 def _inside(p: int, inner: int, share: float, times: float) -> Pairs:
     """A ring step in every node."""
-    ranks = np.arange(p)
-    return pairs(ranks, ranks // inner * inner + (ranks + 1) % inner, share, times)
+    return pairs(*round_nodes(p, inner), share, times)
 
 
 def _across(p: int, inner: int, steps: list[Steps], share: float, leaders: int) -> list[Steps]:
@@ -95,7 +94,7 @@ class Leader(Hierarchical):
         return [*up, *_across(p, inner, ring, 1.0, 1), *down]
 
     def everywhere(self, p: int, inner: int, steps: list[Steps]) -> list[Steps]:
-        """A schedule inside a node, in every node at once."""
+        """Return a schedule inside a node for all nodes at once."""
         node = np.arange(0, p, inner)[:, None]
         return [
             pairs(

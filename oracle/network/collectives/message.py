@@ -32,7 +32,7 @@ class Message:
     hides: str = ""  # what it may overlap: the "forward" or "backward" pass, the "own forward",
     #                  "own data" or "own weight" product of the row that sends, or nothing; a knob
     #                  `overlap` of its axis forbids it
-    shown: float = 0.0  # of its seconds, what shows at least beside its own row's product
+    least_exposed: float = 0.0  # part of its seconds that shows beside its row's product, at least
     line: tuple[Number, Number] | None = None  # only devices in line along its one axis talk:
     #                                            how many, and how far apart; (plans, 1) each
     share: Number | NDArray[Any] = 1.0  # of the bytes that is sent, (plans, 1)
@@ -52,6 +52,6 @@ class Message:
     thinned: Callable[[NDArray[Any]], NDArray[Any]] | None = None
 
     @property
-    def beside(self) -> str:
-        """The product of its own row that it may overlap: a field of `kernels.Passes`."""
+    def overlapped_product(self) -> str:
+        """The product of its row that the message may overlap: a field of `kernels.Passes`."""
         return self.hides.removeprefix("own ") if self.hides.startswith("own ") else ""

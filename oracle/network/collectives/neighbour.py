@@ -58,8 +58,8 @@ class PairwiseHalo(PublishedHalo):
         return 1.0 * self.steps(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        both = super().schedule(p, inner)
-        return both if p > 2 else [pairs([0, 1], [1, 0], 1.0)]
+        swap = super().schedule(p, inner)
+        return swap if p > 2 else [pairs([0, 1], [1, 0], 1.0)]
 
 
 class ChainedHalo(Algorithm):

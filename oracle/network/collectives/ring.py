@@ -8,7 +8,7 @@ from math import gcd
 import numpy as np
 
 from oracle.network.arrays import Ints, Number
-from oracle.network.collectives.algorithm import Algorithm
+from oracle.network.collectives.algorithm import Algorithm, OnRings
 from oracle.network.collectives.algorithm import Rings as RingSet
 from oracle.network.collectives.schedule import Pairs, Steps, pairs, shift
 
@@ -82,12 +82,12 @@ class BidirectionalRing(RingAllreduce):
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         ranks = np.arange(p)
-        both = np.concatenate([(ranks + 1) % p, (ranks - 1) % p])
-        return [pairs(np.tile(ranks, 2), both, 1 / (2 * p), 2 * (p - 1))]
+        targets = np.concatenate([(ranks + 1) % p, (ranks - 1) % p])
+        return [pairs(np.tile(ranks, 2), targets, 1 / (2 * p), 2 * (p - 1))]
 
 
 def _paced(inner: int) -> Ints:
-    """Orders in which rings pass a node's ranks: ring j takes every j-th, where that meets all."""
+    """Return the orders in which rings pass a node's ranks: ring j takes every j-th if it can."""
     paces = [j for j in range(1, inner) if gcd(j, inner) == 1] or [1]
     return np.array([np.roll(np.arange(inner) * paces[j % len(paces)] % inner, -j)
                      for j in range(inner)])  # fmt: skip
@@ -95,36 +95,36 @@ def _paced(inner: int) -> Ints:
 
 @lru_cache(64)
 def _entered(inner: int, rings: RingSet) -> Ints:
-    """The same along given rings: one enters at each rank, one leaves from each, all used alike."""
+    """Return the orders along given rings: one enters at each rank, one leaves from each."""
     ways = [way for order, _ in rings for way in (order, order[::-1])]
     weight = [share for _, share in rings for _ in range(2)]
 
-    def chosen(found: list[tuple[int, ...]], used: list[int]) -> list[tuple[int, ...]] | None:
-        if len(found) == inner:
-            return found
+    def chosen(orders: list[tuple[int, ...]], used: list[int]) -> list[tuple[int, ...]] | None:
+        if len(orders) == inner:
+            return orders
         for k in sorted(range(len(ways)), key=lambda k: (used[k] / weight[k], k)):
-            at = ways[k].index(len(found))
-            way = ways[k][at:] + ways[k][:at]
-            if all(way[-1] != other[-1] for other in found):
-                now = [n + (i == k) for i, n in enumerate(used)]
-                if (whole := chosen([*found, way], now)) is not None:
-                    return whole
+            place = ways[k].index(len(orders))
+            way = ways[k][place:] + ways[k][:place]
+            if all(way[-1] != order[-1] for order in orders):
+                used_now = [n + (i == k) for i, n in enumerate(used)]
+                if (complete := chosen([*orders, way], used_now)) is not None:
+                    return complete
         return None
 
-    every = chosen([], [0] * len(ways))
-    return np.array(every) if every is not None else _paced(inner)
+    entered = chosen([], [0] * len(ways))
+    return np.array(entered) if entered is not None else _paced(inner)
 
 
 def lanes(p: int, inner: int, share: float, times: float, rings: RingSet = ()) -> Pairs:
-    """One ring a way out of the node: ring j enters and leaves each node at another rank.
+    """Return the step of one ring for each way out of the node, which others enter and leave by.
 
     Groups that stay in a node go round its rings, each both ways.
     """
     if rings and inner == p:
         ways = np.array([way for order, _ in rings for way in (order, order[::-1])])
-        parts = np.repeat([many for _, many in rings], 2) / (2 * sum(many for _, many in rings))
+        weights = np.repeat([weight for _, weight in rings], 2)
         flow = pairs(ways.ravel(), np.roll(ways, -1, axis=1).ravel(),
-                     np.repeat(parts, p) * share, times)  # fmt: skip
+                     np.repeat(weights / weights.sum(), p) * share, times)  # fmt: skip
         return Pairs(flow.share, flow.times, flow.source, flow.target, stripes=len(ways))
     ranks = np.arange(p).reshape(-1, inner)
     inside = _entered(inner, rings) if rings else _paced(inner)
@@ -133,36 +133,30 @@ def lanes(p: int, inner: int, share: float, times: float, rings: RingSet = ()) -
     return Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner)
 
 
-class Rings(RingAllreduce):
+class Rings(OnRings, RingAllreduce):
     """One ring for each rank of a node, so that all of a node's ports carry a part [nccl].
 
     As the ring, with the message dealt to as many rings as a node has ranks.
     """
 
-    name, source, nodal = "rings", "nccl, src/graph (channels)", True
+    name, source = "rings", "nccl, src/graph (channels)"
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return p > 2 and inner > 1
 
-    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return [lanes(p, inner, 1 / p, 2 * (p - 1))]
-
-    def along(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
+    def ring_schedule(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
         return [lanes(p, inner, 1 / p, 2 * (p - 1), rings)]
 
 
-class RingsAllgather(RingAllgather):
+class RingsAllgather(OnRings, RingAllgather):
     """Allgather by one ring for each rank of a node."""
 
-    name, source, nodal = "rings", "nccl, src/graph (channels)", True
+    name, source = "rings", "nccl, src/graph (channels)"
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return p > 2 and inner > 1
 
-    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return [lanes(p, inner, 1 / p, p - 1)]
-
-    def along(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
+    def ring_schedule(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
         return [lanes(p, inner, 1 / p, p - 1, rings)]
 
 

@@ -7,7 +7,6 @@ message. Steps alike in form are kept together, so that long schedules stay shor
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +19,6 @@ class Steps:
 
     share: Floats
     times: Floats
-    whole: ClassVar[bool] = True  # every rank sends once in every step
 
     @property
     def count(self) -> int:
@@ -60,42 +58,47 @@ class AllPairs(Steps):
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Steps):
-    """One step whose flows are listed; each carries its own `share`.
+    """One step whose flows are listed; each carries a `share` of its own.
 
-    More than one of `stripes`: the flows are lanes of one group, meant to share links.
+    With several `stripes` the flows are lanes of one group, meant to share links.
     """
 
     source: Ints
     target: Ints
     stripes: int = field(default=1, kw_only=True)
-    whole: ClassVar[bool] = False
 
 
 def shift(by: object, share: object, times: object = 1.0) -> Shift:
-    """Shifts by each of `by`."""
+    """Return shifts by each of `by`."""
     offsets = np.atleast_1d(np.asarray(by, np.int64))
-    return Shift(_each(share, offsets), _each(times, offsets), offsets)
+    return Shift(_repeated(share, offsets), _repeated(times, offsets), offsets)
 
 
 def exchange(mask: object, share: object, times: object = 1.0) -> XorExchange:
-    """Exchanges across each of `mask`."""
+    """Return exchanges across each of `mask`."""
     masks = np.atleast_1d(np.asarray(mask, np.int64))
-    return XorExchange(_each(share, masks), _each(times, masks), masks)
+    return XorExchange(_repeated(share, masks), _repeated(times, masks), masks)
 
 
 def pairs(source: object, target: object, share: object, times: float = 1.0) -> Pairs:
-    """One step of listed flows."""
+    """Return one step of listed flows."""
     sources, targets = np.broadcast_arrays(np.asarray(source), np.asarray(target))
     shares = np.broadcast_to(np.asarray(share, float), sources.shape).reshape(-1)
     return Pairs(shares, np.array([times]), sources.ravel(), targets.ravel())
 
 
-def _each(value: object, like: Ints) -> Floats:
+def _repeated(value: object, like: Ints) -> Floats:
     return np.broadcast_to(np.asarray(value, float), like.shape)
 
 
+def round_nodes(p: int, inner: int) -> tuple[Ints, Ints]:
+    """Return (source, target) of flows from each rank to the next of its node."""
+    ranks = np.arange(p)
+    return ranks, ranks // inner * inner + (ranks + 1) % inner
+
+
 def flows(schedule: list[Steps], p: int) -> list[tuple[Ints, Ints, Floats, float]]:
-    """Every step spelt out: (source, target, share, times) each."""
+    """Return (source, target, share, times) of every step, spelt out."""
     out: list[tuple[Ints, Ints, Floats, float]] = []
     ranks = np.arange(p)
     for steps in schedule:

@@ -14,15 +14,13 @@ class Servers(Algorithm):
 
         T = 2α + 2 m β max((p − 1)/k, 1)          (p − 1)/p in place of 1 where k = p
 
-    A server takes m/k from every other rank, a worker sends m in all: one server is the neck,
-    as many as workers are an all-to-all. `servers:8` names it with eight.
+    A server takes m/k from every other rank, a worker sends m in all: a single server is the
+    bottleneck, as many servers as workers are an all-to-all. `servers:8` has eight.
     """
 
     op, name, source, menu = "allreduce", "servers", "li2014, §3; dean2012, §4", False
+    number = "k"
     k = 2
-
-    def of(self, number: int) -> Algorithm:
-        return self._numbered(k=number)
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return p > 1 and self.k <= p
@@ -46,14 +44,14 @@ class Servers(Algorithm):
         return np.asarray(2 * np.maximum(worker, (np.asarray(p) - 1) / (self.k * rate)))
 
     def _sent(self, p: Number) -> Number:
-        """Of a message, by a rank that is no server; where all are, by any."""
+        """Part of a message that a worker sends: all of it, unless it is a server too."""
         k = np.minimum(self.k, p)
         return np.where(np.asarray(p) > k, 1.0, (k - 1) / k)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         k = min(self.k, p)
         server = np.arange(k) * p // k
-        worker, taker = (each.ravel() for each in np.meshgrid(np.arange(p), server))
-        other = worker != taker
-        worker, taker = worker[other], taker[other]
+        worker, taker = (ends.ravel() for ends in np.meshgrid(np.arange(p), server))
+        apart = worker != taker
+        worker, taker = worker[apart], taker[apart]
         return [pairs(worker, taker, 1 / k), pairs(taker, worker, 1 / k)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.network.arrays import Floats, Number
-from oracle.network.collectives.algorithm import Algorithm, Rings, log2
+from oracle.network.collectives.algorithm import Algorithm, OnRings, Rings, log2
 from oracle.network.collectives.halving import BruckAllgather
 from oracle.network.collectives.ring import lanes
 from oracle.network.collectives.schedule import AllPairs, Steps, shift
@@ -20,16 +20,16 @@ INDEX = 4.0  # bytes of an entry's place
 
 
 def filled(density: Number, sums: Number, overlap: float = 0.0) -> Number:
-    """Part of the entries that the sum of so many ranks' has: 1 − (1 − d)^s, s = sums^(1 − ρ).
+    """Return the part of entries that a sum over ranks has: 1 − (1 − d)^s, s = sums^(1 − ρ).
 
-    Supports that are independent (ρ = 0) fill up the fastest; real gradients' overlap.
+    Independent supports (ρ = 0) fill up the fastest; those of real gradients overlap.
     """
     part: Number = 1 - (1 - np.asarray(density)) ** np.asarray(sums, float) ** (1 - overlap)
     return part
 
 
 def switched(density: float, p: int, index: float, overlap: float = 0.0) -> Floats:
-    """Part of a dense share that a ring of shares sends in each of its 2(p − 1) steps.
+    """Return the part of a dense share that a ring of shares sends in each of its 2(p − 1) steps.
 
     After s additions a share is as dense as the sum of s ranks; it travels sparse while
     density · (1 + index) < 1, `index` bytes for a byte of values, and dense from then on.
@@ -39,7 +39,7 @@ def switched(density: float, p: int, index: float, overlap: float = 0.0) -> Floa
 
 
 class SparsePairwise(Algorithm):
-    """What each selected, whole, to every other and from every other: T = 2(p − 1)(α + N₂ β).
+    """Every rank's selection, whole, to every other rank: T = 2(p − 1)(α + N₂ β).
 
     The bytes do not shrink with p, so it pays only while p · density stays below one half.
     """
@@ -59,7 +59,7 @@ class SparsePairwise(Algorithm):
         return [shift(np.arange(1, p), 1.0, 2.0)]
 
 
-class SparseSwitching(Algorithm):
+class SparseSwitching(OnRings, Algorithm):
     """A ring of shares that turn dense where that is shorter, step by step.
 
         T = 2(p − 1)(α + N₁/p β)
@@ -69,7 +69,6 @@ class SparseSwitching(Algorithm):
     """
 
     op, name, source = "sparse_allreduce", "switching", "renggli2019, §5; nguyen2019sparse, §III"
-    nodal = True
 
     def steps(self, p: Number) -> Number:
         return 2 * (p - 1)
@@ -80,10 +79,7 @@ class SparseSwitching(Algorithm):
     def reduced(self, p: Number) -> Number:
         return (p - 1) / p
 
-    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return self.along(p, inner, ())
-
-    def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
+    def ring_schedule(self, p: int, inner: int, rings: Rings) -> list[Steps]:
         if inner > 1 and p > 2:
             return [lanes(p, inner, 1 / p, 2 * (p - 1), rings)]
         return [shift(1, 1 / p, 2 * (p - 1))]

@@ -22,7 +22,7 @@ import numpy as np
 
 from oracle.network.arrays import Floats, Ints, Number
 from oracle.network.collectives.algorithm import Algorithm, log2
-from oracle.network.collectives.schedule import Pairs, Steps, pairs, shift
+from oracle.network.collectives.schedule import Pairs, Steps, pairs, round_nodes, shift
 from oracle.network.collectives.tree import two_trees
 
 RADIX_BITS = 5  # of a tree of switches: each takes in 2⁵
@@ -114,10 +114,10 @@ class NvlsTree(InSwitch, Algorithm):
         ends = np.concatenate([below, above]), np.concatenate([above, below])
         busiest = 0.5 * float(np.bincount(ends[0], minlength=n).max())
         first = pairs(below[: n - 1] * inner, above[: n - 1] * inner, 0.0, 2 * int(log2(n)))
-        inside = _round(p, inner)
+        inside = round_nodes(p, inner)
         wait = pairs(*inside, 0.0)
         lane = np.arange(inner)
-        source, target = ((each[:, None] * inner + lane).ravel() for each in ends)
+        source, target = ((nodes[:, None] * inner + lane).ravel() for nodes in ends)
         rest = 1 + 1 / inner - busiest / inner
         return [first, wait, _together((source, target, 0.5 / inner), (*inside, rest))]
 
@@ -148,14 +148,14 @@ class Sharp(InSwitch, Algorithm):
         return np.where(np.asarray(q) > 1, 1 + 1 / np.asarray(q, float), 1.0)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        ranks, own = np.arange(p), float(self.inside(inner))
+        ranks, port_share = np.arange(p), float(self.inside(inner))
         beyond = ranks, (ranks + inner) % p
         waits = float(self.steps(p, inner)) - 1
-        there: list[Steps] = [pairs(*beyond, 0.0, waits)]
+        waiting: list[Steps] = [pairs(*beyond, 0.0, waits)]
         if inner == 1:
-            return [*there, _together((*beyond, own))]
-        rest = own - 1 / inner
-        return [*there, _together((*beyond, 1 / inner), (*_round(p, inner), rest))]
+            return [*waiting, _together((*beyond, port_share))]
+        rest = port_share - 1 / inner
+        return [*waiting, _together((*beyond, 1 / inner), (*round_nodes(p, inner), rest))]
 
 
 class SharpReduceScatter(Sharp):
@@ -201,12 +201,12 @@ class CollNet(Sharp):
     inner_word = ""
 
     def inside(self, q: Number) -> Number:
-        each = np.asarray(q, float)
-        return np.where(each > 1, 2 * (each - 1) / each, 1.0)
+        ranks = np.asarray(q, float)
+        return np.where(ranks > 1, 2 * (ranks - 1) / ranks, 1.0)
 
 
 class CollNetReduceScatter(SharpReduceScatter):
-    """The same, half of it, counted with what leaves the node: T = (1 + [q > 1]) α + m β_in."""
+    """Half of the allreduce, counted with what leaves the node: T = (1 + [q > 1]) α + m β_in."""
 
     name, source = CollNet.name, CollNet.source
     inner_word = ""
@@ -218,14 +218,8 @@ class CollNetAllgather(CollNetReduceScatter):
     op = "allgather"
 
 
-def _round(p: int, inner: int) -> tuple[Ints, Ints]:
-    """From each rank to the next of its node."""
-    ranks = np.arange(p)
-    return ranks, ranks // inner * inner + (ranks + 1) % inner
-
-
 def _together(*parts: tuple[Ints, Ints, float]) -> Pairs:
-    """Flows of one step whose pieces pass on at once: they are meant to share links."""
+    """One step of flows whose pieces pass on at once: they are meant to share links."""
     source, target = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
     share: Floats = np.concatenate([np.full(len(s), float(part)) for s, _, part in parts])
     return Pairs(share, np.ones(1), source, target, stripes=2)

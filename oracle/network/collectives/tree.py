@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.network.arrays import Floats, Ints, Number
-from oracle.network.collectives.algorithm import Algorithm, Rings, log2, power_of_two
+from oracle.network.collectives.algorithm import Algorithm, OnRings, Rings, log2, power_of_two
 from oracle.network.collectives.schedule import Pairs, Steps, exchange, pairs, shift
 
 
@@ -13,19 +13,18 @@ def _farthest_first(p: int) -> Ints:
     return np.asarray(2 ** np.arange(int(log2(p)))[::-1])
 
 
-def _down(p: int, share: Number = 1.0) -> list[Steps]:
-    """AllPairs who has the message hands it to the rank half as far again."""
-    steps: list[Steps] = []
+def _down(p: int, scattered: bool = False) -> list[Pairs]:
+    """Every rank that has the message hands it, or half of its part, to the one half as far on."""
+    steps: list[Pairs] = []
     for mask in _farthest_first(p).tolist():
         source = np.arange(0, p - mask, 2 * mask)
-        steps.append(pairs(source, source + mask, share))
+        steps.append(pairs(source, source + mask, mask / p if scattered else 1.0))
     return steps
 
 
-def _up(p: int, share: Number = 1.0) -> list[Steps]:
-    """The same way back."""
-    return [pairs(s.target, s.source, s.share) for s in _down(p, share)[::-1]
-            if isinstance(s, Pairs)]  # fmt: skip
+def _up(p: int) -> list[Pairs]:
+    """The way down, backwards."""
+    return [pairs(step.target, step.source, step.share) for step in _down(p)[::-1]]
 
 
 class BinomialBroadcast(Algorithm):
@@ -40,7 +39,7 @@ class BinomialBroadcast(Algorithm):
         return log2(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return _down(p)
+        return [*_down(p)]
 
 
 class BinomialReduce(BinomialBroadcast):
@@ -52,7 +51,7 @@ class BinomialReduce(BinomialBroadcast):
         return log2(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return _up(p)
+        return [*_up(p)]
 
 
 class BinomialAllreduce(BinomialReduce):
@@ -67,7 +66,7 @@ class BinomialAllreduce(BinomialReduce):
         return 2 * log2(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return _up(p) + _down(p)
+        return [*_up(p), *_down(p)]
 
 
 class ScatterBroadcast(Algorithm):
@@ -88,15 +87,7 @@ class ScatterBroadcast(Algorithm):
         return 2 * (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return [*self.scatter(p), shift(1, 1 / p, p - 1)]
-
-    def scatter(self, p: int) -> list[Steps]:
-        """Half of what is left goes to the rank half as far again."""
-        steps: list[Steps] = []
-        for mask in _farthest_first(p).tolist():
-            source = np.arange(0, p - mask, 2 * mask)
-            steps.append(pairs(source, source + mask, mask / p))
-        return steps
+        return [*_down(p, scattered=True), shift(1, 1 / p, p - 1)]
 
 
 class ScatterDoublingBroadcast(ScatterBroadcast):
@@ -109,11 +100,11 @@ class ScatterDoublingBroadcast(ScatterBroadcast):
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         masks = 2 ** np.arange(int(log2(p)))
-        return [*self.scatter(p), exchange(masks, masks / p)]
+        return [*_down(p, scattered=True), exchange(masks, masks / p)]
 
 
 def parents(n: int) -> Ints:
-    """Parent of each node in a binary tree whose leaves are the odd nodes; the root's is −1."""
+    """Return each node's parent in a binary tree whose leaves are odd nodes; −1 for the root."""
     node = np.arange(n)
     bit = node & -node
     up = (node ^ bit) | (bit << 1)
@@ -123,15 +114,15 @@ def parents(n: int) -> Ints:
 
 
 def two_trees(n: int) -> list[tuple[Ints, Ints]]:
-    """(child, parent) of either tree among n nodes: who is a leaf in one works in the other."""
+    """Return (child, parent) of either tree among n nodes: leaves of one pass on in the other."""
     node, up = np.arange(n), parents(n)
     mirror = n - 1 - node if n % 2 == 0 else (node + 1) % n
     child = node[up >= 0]
     return [(child, up[child]), (mirror[child], mirror[up[child]])]
 
 
-class DoubleTree(Algorithm):
-    """Two binary trees, each for half of the message: who is a leaf in one works in the other.
+class DoubleTree(OnRings, Algorithm):
+    """Two binary trees, each for half of the message: leaves of one pass on in the other.
 
         T = (2⌈log₂n⌉ + 2(q − 1) + 1) α + 2 m β
 
@@ -140,7 +131,7 @@ class DoubleTree(Algorithm):
     own way out, share the message.
     """
 
-    op, name, source, nodal = "allreduce", "double_tree", "sanders2009, §3; nccl", True
+    op, name, source = "allreduce", "double_tree", "sanders2009, §3; nccl"
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return p > 2
@@ -154,10 +145,7 @@ class DoubleTree(Algorithm):
     def reduced(self, p: Number) -> Number:
         return 1.0 + 0 * np.asarray(p)
 
-    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return self.along(p, inner, ())
-
-    def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
+    def ring_schedule(self, p: int, inner: int, rings: Rings) -> list[Steps]:
         if inner == p:
             inner = 1
         n = p // inner
@@ -188,7 +176,7 @@ def _chained(p: int, inner: int, rings: Rings) -> tuple[Ints, Ints, Floats]:
     if inner == 1:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
     ways = np.array([order for order, _ in rings] or [tuple(range(inner))])
-    parts = np.array([many for _, many in rings] or [1], float)
+    parts = np.array([weight for _, weight in rings] or [1], float)
     first = np.arange(0, p, inner)[:, None]
     behind, ahead = (first + way.ravel() for way in (ways, np.roll(ways, -1, axis=1)))
     part = np.tile(np.repeat(parts / parts.sum(), inner), len(first))

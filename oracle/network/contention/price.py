@@ -245,7 +245,7 @@ def _fitting_name(op: str, name: str | None, p: int, inner: int) -> str | None:
     by = ALGORITHMS.get(op, {}).get(family)
     if by is None:
         return None
-    by = by.of(int(number)) if colon else by
+    by = by.with_number(int(number)) if colon else by
     return name if by.fits(p, inner) else None
 
 

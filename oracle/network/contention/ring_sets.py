@@ -17,7 +17,9 @@ def laid_out(
 ) -> list[Steps]:  # fmt: skip
     """Return an algorithm's steps in groups that have `inner` members in each mesh of links."""
     node_rings = rings_of(topology, groups, inner) if by.nodal else ()
-    return by.along(groups.p, inner, node_rings) if node_rings else by.schedule(groups.p, inner)
+    if node_rings:
+        return by.ring_schedule(groups.p, inner, node_rings)
+    return by.schedule(groups.p, inner)
 
 
 def steps_of_line(

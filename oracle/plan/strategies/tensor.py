@@ -154,7 +154,7 @@ def _beside(under: TensorMessages, field: str) -> dict[str, Any]:
     if word != "pipelined":
         return {"hides": "" if word == "none" else f"own {word}"}
     product = "forward" if field.startswith("forward") else "data"
-    return {"hides": f"own {product}", "shown": under.shown}
+    return {"hides": f"own {product}", "least_exposed": under.shown}
 
 
 @lru_cache((len(ROLES) + 2) * masks.MODELS)
