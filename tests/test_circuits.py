@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import oracle
 from oracle.ask.circuits import Flow, beside, best_settings, circuits, deal, threshold
 from oracle.network.contention import CostLine
-from oracle.network.designs import Design, Wanted
+from oracle.network.designs import Design, Needs
 from oracle.network.designs.optical import build
 from oracle.spec import catalogue
 from oracle.spec.level import Level
@@ -149,10 +149,10 @@ def test_systems_without_circuits_say_nothing_of_them(capsys: Any) -> None:
 
 def test_a_design_with_circuits_by_hand() -> None:
     """128 nodes of eight ports: three circuits a side on six optical switches, two for packets."""
-    (one,) = build(Wanted(128, 8, 8, 36, 25e9, 4e-6))
+    (one,) = build(Needs(128, 8, 8, 36, 25e9, 4e-6))
     assert isinstance(one, Design)
     assert (one.optical, one.levels[0].shape, one.levels[0].ports) == (6, (3, 25000), 2)
     assert one.wiring.cables["node"] == 128 * 8
     assert one.switches == one.wiring.switches + 6
-    assert not isinstance(next(build(Wanted(129, 8, 8, 36, 25e9, 4e-6))), Design)
-    assert not isinstance(next(build(Wanted(16, 8, 2, 36, 25e9, 4e-6))), Design)
+    assert not isinstance(next(build(Needs(129, 8, 8, 36, 25e9, 4e-6))), Design)
+    assert not isinstance(next(build(Needs(16, 8, 2, 36, 25e9, 4e-6))), Design)

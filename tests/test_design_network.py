@@ -15,14 +15,14 @@ from command_line import told
 import oracle
 from oracle.ask.design_network import designed, wanted
 from oracle.ask.timings import timings
-from oracle.network.designs import Design, Refusal, Wanted, designs
+from oracle.network.designs import Design, Needs, Refusal, designs
 from oracle.network.designs.fat_tree import three_tiers, two_tiers
 from oracle.network.designs.torus import extents
 from oracle.spec.level import Level
 
 
-def need(nodes: int, nics: int, ports: int, devices: int = 8) -> Wanted:
-    return Wanted(nodes, devices, nics, ports, 25e9, 4e-6)
+def need(nodes: int, nics: int, ports: int, devices: int = 8) -> Needs:
+    return Needs(nodes, devices, nics, ports, 25e9, 4e-6)
 
 
 def built(*sizes: int) -> dict[str, Design]:

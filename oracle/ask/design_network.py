@@ -25,7 +25,7 @@ from oracle.ask.setups import USUAL_TOKENS
 from oracle.ask.timings import Timing, timings
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
-from oracle.network.designs import Design, Refusal, Wanted, designs
+from oracle.network.designs import Design, Needs, Refusal, designs
 from oracle.network.topology import network_of
 from oracle.plan.plan import parse
 from oracle.predict.defaults import options_for
@@ -109,7 +109,7 @@ class Designs(Tabular):
     """Every network that can be built, the answer first; and why others cannot."""
 
     base: System
-    wanted: Wanted
+    wanted: Needs
     workloads: tuple[Workload, ...]
     candidates: tuple[Candidate, ...]  # the answer, then the fastest first
     refused: tuple[Refusal, ...]
@@ -171,7 +171,7 @@ class Designs(Tabular):
 
 def wanted(
     base: System, devices: int, ports: int, nics: int | None = None, link: float | None = None
-) -> Wanted:
+) -> Needs:
     """What is to be joined: nodes as the system has them, their ports unless these are said."""
     base.need_alike("a network between nodes")
     nodes = -(-devices // base.node)
@@ -195,11 +195,11 @@ def wanted(
     if nics > ports:
         what = f"a node has {nics} ports, more than the {ports} of a switch"
         raise refusal("design-network", what, "larger --ports, or fewer --nics")
-    return Wanted(nodes, base.node, nics, ports, bandwidth, latency, share, name)
+    return Needs(nodes, base.node, nics, ports, bandwidth, latency, share, name)
 
 
 def workload(
-    base: System, need: Wanted, what: Any, batch: int | None, plan: str | None,
+    base: System, need: Needs, what: Any, batch: int | None, plan: str | None,
     options: dict[str, Any],
 ) -> Workload:  # fmt: skip
     """A model, with its batch behind a colon where that is said, as a workload."""
@@ -261,7 +261,7 @@ def designed(base: System, design: Design, levels: Sequence[Level] | None = None
 
 
 def design_network(
-    base: System, need: Wanted, workloads: Sequence[Workload], *, plans: str = "best",
+    base: System, need: Needs, workloads: Sequence[Workload], *, plans: str = "best",
     within: float = 0.05, price: Callable[[Design], float] | None = None,
 ) -> Designs:  # fmt: skip
     """Every network for the nodes, its workloads timed; the cheapest near the fastest first."""

@@ -1,12 +1,11 @@
-"""A network that could be built: its switches and cables one by one, and the levels it comes to.
+"""A network that could be built: its switches and cables one by one, and its levels.
 
-What is said of a design is counted on its wiring: switches, cables, ports in use, hops, and the
-cables across its middle.
+Switches, cables, ports in use, hops, and the cables across the middle are counted on the wiring.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -19,13 +18,13 @@ from oracle.spec.level import Level
 # 130 ns through a switch (NVIDIA QM8700 data sheet); assumed: 20 m of cable at 5 ns/m
 HOP = 230e-9
 SOURCES = 2**22  # cables times switches, up to which hops are counted from every switch
-SOME = 64  # switches else, spread evenly
+SAMPLED = 64  # switches from which hops are counted in larger networks, spread evenly
 Trunk: TypeAlias = tuple[int, int, int]  # two switches, and cables between them
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a network is to join: nodes, their ports, and switches of so many ports."""
+class Needs:
+    """What a network has to join: nodes and their ports, by switches of so many ports."""
 
     nodes: int
     devices: int  # of a node
@@ -37,7 +36,7 @@ class Wanted:
     name: str = "network"  # of the lowest level
 
     def level(self, units: int, hops: float, name: str = "", **more: Any) -> Level:
-        """A level that joins so many nodes, `hops` cables between switches on the way."""
+        """Return a level that joins `units` nodes, `hops` cables between switches on the way."""
         return Level(
             name or self.name, self.devices * units, self.bandwidth, self.latency + HOP * hops,
             source="designed; assumed: 0.23 us a switch more", link="network", share=self.share,
@@ -56,7 +55,7 @@ class Refusal(NamedTuple):
 class Wiring:
     """Which switch each port of each node is on, and the trunks between switches by length."""
 
-    home: Ints  # (nodes, ports in use) the switch
+    home: Ints  # the switch of each port, (nodes, ports in use)
     switches: int
     trunks: Mapping[str, Sequence[Trunk]]  # `group`: to a switch near by, `global`: across the hall
     circuits: int = 0  # ports of nodes on optical switches, beside `home`
@@ -64,97 +63,97 @@ class Wiring:
     @cached_property
     def ends(self) -> tuple[Ints, Ints, Ints]:
         """(from, to, cables) of all trunks."""
-        every = [trunk for some in self.trunks.values() for trunk in some]
-        found = np.array(every, np.int64).reshape(-1, 3)
-        return found[:, 0], found[:, 1], found[:, 2]
+        cables = [trunk for trunks in self.trunks.values() for trunk in trunks]
+        ends = np.array(cables, np.int64).reshape(-1, 3)
+        return ends[:, 0], ends[:, 1], ends[:, 2]
 
     @cached_property
     def cables(self) -> dict[str, int]:
-        """How many, by length."""
-        found = {"node": int(self.home.size) + self.circuits}
-        for length, some in self.trunks.items():
-            found[length] = sum(count for _, _, count in some)
-        return found
+        """The number of cables by length."""
+        count_by_length = {"node": int(self.home.size) + self.circuits}
+        for length, trunks in self.trunks.items():
+            count_by_length[length] = sum(count for _, _, count in trunks)
+        return count_by_length
 
     @cached_property
     def ports(self) -> Ints:
-        """Ports in use of each switch."""
-        found = np.bincount(self.home.ravel(), minlength=self.switches)
+        """The number of ports of each switch that are in use."""
+        ports = np.bincount(self.home.ravel(), minlength=self.switches)
         a, b, count = self.ends
         for end in (a, b):
-            np.add.at(found, end, count)
-        return found
+            np.add.at(ports, end, count)
+        return ports
 
     @cached_property
     def hops(self) -> Ints:
-        """Cables between switches on the shortest way from some switch with nodes to each such.
+        """Cables on the shortest way between two switches with nodes; −1 to another plane.
 
-        −1 to those of another plane.
+        Columns are the switches from which they are counted, all or `SAMPLED`.
         """
         homes = np.unique(self.home)
         a, b, _ = self.ends
         a, b = np.concatenate([a, b]), np.concatenate([b, a])
-        step = 1 if len(homes) * len(a) <= SOURCES else max(1, len(homes) // SOME)
-        found: list[Ints] = []
+        step = 1 if len(homes) * len(a) <= SOURCES else max(1, len(homes) // SAMPLED)
+        blocks: list[Ints] = []
         for first in range(0, len(homes), 64 * step):
-            some = homes[first : first + 64 * step : step]
+            sources = homes[first : first + 64 * step : step]
             reached = np.zeros(self.switches, np.uint64)  # a bit for each of 64 sources
-            reached[some] = np.uint64(1) << np.arange(len(some), dtype=np.uint64)
-            hops = np.zeros((len(homes), len(some)), np.int64)
-            every = np.uint64((1 << len(some)) - 1)
+            reached[sources] = np.uint64(1) << np.arange(len(sources), dtype=np.uint64)
+            hops = np.zeros((len(homes), len(sources)), np.int64)
+            every = np.uint64((1 << len(sources)) - 1)
             while (short := reached[homes] != every).any():
-                seen = reached[homes[short]][:, None] >> np.arange(len(some), dtype=np.uint64)
-                hops[short] += (seen & np.uint64(1)) == 0
+                heard = reached[homes[short]][:, None] >> np.arange(len(sources), dtype=np.uint64)
+                hops[short] += (heard & np.uint64(1)) == 0
                 before = reached.copy()
                 np.bitwise_or.at(reached, b, before[a])
                 if (reached == before).all():
-                    hops[short] = np.where(seen & np.uint64(1), hops[short], -1)
+                    hops[short] = np.where(heard & np.uint64(1), hops[short], -1)
                     break
-            found.append(hops)
-        return np.concatenate(found, axis=1)
+            blocks.append(hops)
+        return np.concatenate(blocks, axis=1)
 
     @property
     def diameter(self) -> int:
-        """Cables between switches on the longest of all shortest ways between two nodes."""
+        """Cables between switches on the longest of all shortest ways."""
         return int(self.hops.max(initial=0))
 
     @property
     def mean(self) -> float:
-        """The same on average, a switch itself left out."""
-        apart = self.hops[self.hops > 0]
-        return float(apart.mean()) if len(apart) else 0.0
+        """Cables between switches on the shortest way between two, on average."""
+        distances = self.hops[self.hops > 0]
+        return float(distances.mean()) if len(distances) else 0.0
 
     @cached_property
     def middle(self) -> int:
         """Cables between the first half of the nodes and the second.
 
-        A switch counts to the half that most of its nodes are of, or most of its cables below lead
-        to; cables of other nodes on it are cut.
+        A switch belongs to the half of most of its nodes, or of most of its cables from below; the
+        cables of its other nodes are cut.
         """
         nodes = len(self.home)
         first = np.bincount(self.home[: -(-nodes // 2)].ravel(), minlength=self.switches)
         second = np.bincount(self.home[-(-nodes // 2) :].ravel(), minlength=self.switches)
         weight = (second - first).astype(float)
-        known = np.zeros(self.switches, bool)
-        known[np.unique(self.home)] = True
+        placed = np.zeros(self.switches, bool)
+        placed[np.unique(self.home)] = True
         a, b, count = self.ends
-        while not known.all():  # one tier after the other
+        while not placed.all():  # one tier after the other
             new = np.zeros(self.switches)
             near = np.zeros(self.switches, bool)
             for low, high in ((a, b), (b, a)):
-                up = known[low] & ~known[high]
+                up = placed[low] & ~placed[high]
                 np.add.at(new, high[up], np.sign(weight[low[up]]) * count[up])
                 near[high[up]] = True
             if not near.any():
                 break
-            weight[near], known = new[near], known | near
+            weight[near], placed = new[near], placed | near
         left = weight <= 0
         return int(np.minimum(first, second).sum() + count[left[a] != left[b]].sum())
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """One network: what it is called, how it is wired, and the levels that are priced."""
+    """One network: its name, its wiring, and the levels that are priced."""
 
     name: str
     words: str
@@ -166,7 +165,7 @@ class Design:
 
     @property
     def switches(self) -> int:
-        """Of packets and of circuits."""
+        """Switches of packets and of circuits."""
         return self.wiring.switches + self.optical
 
     @property
@@ -175,33 +174,28 @@ class Design:
 
     @property
     def ways(self) -> Iterator[tuple[Level, ...]]:
-        """Its levels, and once more with each other routing."""
+        """The levels, and once more with each other routing."""
         yield self.levels
         for routing in self.routings:
             yield *self.levels[:-1], replace(self.levels[-1], routing=routing)
 
     @property
     def bisection(self) -> float:
-        """Cables across the middle over ports of half of the nodes; 1 where these set the pace."""
+        """Cables across the middle over ports of half the nodes; 1 where the ports set the pace."""
         return min(1.0, self.wiring.middle / (self.wiring.home.size / 2))
 
 
-def by_node(wanted: Wanted, each: int) -> Ints:
-    """All ports of a node on one switch, so many nodes a switch."""
-    home = np.arange(wanted.nodes) // each
-    return np.repeat(home[:, None], wanted.nics, axis=1)
+def by_node(needs: Needs, nodes_a_switch: int) -> Ints:
+    """Return the switch of each port of each node, with all ports of a node on one switch."""
+    home = np.arange(needs.nodes) // nodes_a_switch
+    return np.repeat(home[:, None], needs.nics, axis=1)
 
 
-def counted(count: int, what: str = "port") -> str:
+def counted(count: int, noun: str = "port") -> str:
     """`1 port`, `8 ports`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def most(fitting: Iterable[int]) -> int:
-    """The largest of some numbers; 0 where there is none."""
-    return max(fitting, default=0)
-
-
-def enough(whole: int, least: int) -> int:
-    """The smallest divisor of a whole that is at least so much."""
-    return next(each for each in range(max(1, least), whole + 1) if whole % each == 0)
+def divisor_of(number: int, minimum: int) -> int:
+    """Return the smallest divisor of a number that is `minimum` or more."""
+    return next(divisor for divisor in range(max(1, minimum), number + 1) if number % divisor == 0)

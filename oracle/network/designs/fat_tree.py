@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oracle.network.designs.design import Design, Refusal, Trunk, Wanted, Wiring, counted, enough
+from oracle.network.designs.design import Design, Needs, Refusal, Trunk, Wiring, counted, divisor_of
 from oracle.spec.level import Level
 
 RATIOS = (1, 2, 3)
@@ -31,87 +31,93 @@ class Sizes(NamedTuple):
     core: int = 0  # switches above each of a pod's
 
 
-def build(wanted: Wanted) -> Iterator[Design | Refusal]:
-    if wanted.nodes * wanted.nics <= wanted.ports:
-        yield one_switch(wanted)
+def build(needs: Needs) -> Iterator[Design | Refusal]:
+    if needs.nodes * needs.nics <= needs.ports:
+        yield one_switch(needs)
         return
     for ratio in RATIOS:
         name = f"fat tree {ratio}:1"
-        found = min(two_tiers(wanted, ratio), default=None)
-        found = found or min(three_tiers(wanted, ratio), default=None)
-        yield _tree(wanted, name, found) if found else Refusal(name, _why(wanted))
+        sizes = smallest(needs, ratio)
+        yield _tree(needs, name, sizes) if sizes else Refusal(name, _why(needs))
 
 
-def _why(wanted: Wanted) -> str:
-    if wanted.nics * 2 > wanted.ports:
-        return (f"a pod has {wanted.nics} leaves or more, one for each port of a node, and half "
-                f"of the {wanted.ports} ports of a switch above them")  # fmt: skip
-    return (f"three tiers of {wanted.ports} ports do not hold {wanted.nodes:,} nodes of "
-            f"{counted(wanted.nics)}")  # fmt: skip
+def smallest(needs: Needs, ratio: int) -> Sizes | None:
+    """Return the tree of two tiers with the fewest switches, or of three where two do not do."""
+    return min(two_tiers(needs, ratio), default=None) or min(
+        three_tiers(needs, ratio), default=None
+    )
 
 
-def one_switch(wanted: Wanted) -> Design:
-    home = np.zeros((wanted.nodes, wanted.nics), np.int64)
-    level = wanted.level(wanted.nodes, 0, ports=wanted.nics)
-    return Design("one switch", f"{home.size} of its {wanted.ports} ports in use",
+def _why(needs: Needs) -> str:
+    if needs.nics * 2 > needs.ports:
+        return (f"a pod has {needs.nics} leaves or more, one for each port of a node, and half "
+                f"of the {needs.ports} ports of a switch above them")  # fmt: skip
+    return (f"three tiers of {needs.ports} ports do not hold {needs.nodes:,} nodes of "
+            f"{counted(needs.nics)}")  # fmt: skip
+
+
+def one_switch(needs: Needs) -> Design:
+    home = np.zeros((needs.nodes, needs.nics), np.int64)
+    level = needs.level(needs.nodes, 0, ports=needs.nics)
+    return Design("one switch", f"{home.size} of its {needs.ports} ports in use",
                   Wiring(home, 1, {}), (level,))  # fmt: skip
 
 
-def two_tiers(wanted: Wanted, ratio: int) -> Iterator[Sizes]:
-    """Leaves and spines: every leaf has as many cables to each spine."""
-    for down in range(1, wanted.ports):
-        up, units = -(-down // ratio), -(-wanted.nodes // down)
-        leaves = units * wanted.nics
-        if down + up > wanted.ports or leaves > wanted.ports:
+def two_tiers(needs: Needs, ratio: int) -> Iterator[Sizes]:
+    """Yield trees of leaves and spines; every leaf has as many cables to each spine."""
+    for down in range(1, needs.ports):
+        up, units = -(-down // ratio), -(-needs.nodes // down)
+        leaves = units * needs.nics
+        if down + up > needs.ports or leaves > needs.ports:
             continue
-        spines = enough(up, -(-leaves * up // wanted.ports))
+        spines = divisor_of(up, -(-leaves * up // needs.ports))
         yield Sizes(leaves + spines, leaves * up, down, up, units, units, spines)
 
 
-def three_tiers(wanted: Wanted, ratio: int) -> Iterator[Sizes]:
-    """Pods of leaves and switches above them, each of which has a group of cores of its own."""
-    half = wanted.ports // 2
-    for down, near in product(range(1, wanted.ports), range(1, half // wanted.nics + 1)):
-        up, units = -(-down // ratio), -(-wanted.nodes // down)
-        pods, leaves = -(-units // near), near * wanted.nics
-        if down + up > wanted.ports or pods > wanted.ports or pods < 2:
+def three_tiers(needs: Needs, ratio: int) -> Iterator[Sizes]:
+    """Yield trees of pods; each switch above the leaves of a pod has a group of cores."""
+    half = needs.ports // 2
+    for down, near in product(range(1, needs.ports), range(1, half // needs.nics + 1)):
+        up, units = -(-down // ratio), -(-needs.nodes // down)
+        pods, leaves = -(-units // near), near * needs.nics
+        if down + up > needs.ports or pods > needs.ports or pods < 2:
             continue
-        middle = enough(up, -(-up * leaves // half))
-        each = up // middle * leaves  # cables down, and up, of a switch above leaves
-        core = enough(each, -(-pods * each // wanted.ports))
-        switches = units * wanted.nics + (pods + core) * middle
-        cables = units * wanted.nics * up + pods * middle * each
+        middle = divisor_of(up, -(-up * leaves // half))
+        cables_a_switch = up // middle * leaves  # cables down, and up, of a switch above leaves
+        core = divisor_of(cables_a_switch, -(-pods * cables_a_switch // needs.ports))
+        switches = units * needs.nics + (pods + core) * middle
+        cables = units * needs.nics * up + pods * middle * cables_a_switch
         yield Sizes(switches, cables, down, up, units, near, middle, core)
 
 
-def wired(wanted: Wanted, sizes: Sizes) -> Wiring:
-    """The switches: leaves unit by unit, then those above them pod by pod, then the cores."""
-    nodes, rails = np.arange(wanted.nodes), np.arange(wanted.nics)
-    home = (nodes // sizes.down * wanted.nics)[:, None] + rails
-    leaves, pods = sizes.units * wanted.nics, -(-sizes.units // sizes.near)
+def wired(needs: Needs, sizes: Sizes) -> Wiring:
+    """Return the wiring: leaves unit by unit, then switches above them pod by pod, then cores."""
+    nodes, rails = np.arange(needs.nodes), np.arange(needs.nics)
+    home = (nodes // sizes.down * needs.nics)[:, None] + rails
+    leaves, pods = sizes.units * needs.nics, -(-sizes.units // sizes.near)
     trunk = sizes.up // sizes.middle
     low: list[Trunk] = [
-        (leaf, leaves + leaf // (sizes.near * wanted.nics) * sizes.middle + j, trunk)
+        (leaf, leaves + leaf // (sizes.near * needs.nics) * sizes.middle + j, trunk)
         for leaf in range(leaves) for j in range(sizes.middle)
     ]  # fmt: skip
     first = leaves + pods * sizes.middle
-    each = sizes.near * wanted.nics * trunk
+    cables_up = sizes.near * needs.nics * trunk
     high: list[Trunk] = [
-        (leaves + pod * sizes.middle + j, first + j * sizes.core + k, each // sizes.core)
+        (leaves + pod * sizes.middle + j, first + j * sizes.core + k, cables_up // sizes.core)
         for pod in range(pods) for j in range(sizes.middle) for k in range(sizes.core)
     ] if sizes.core else []  # fmt: skip
     trunks = {"group": low, "global": high} if sizes.core else {"global": low}
     return Wiring(home, first + sizes.middle * sizes.core, trunks)
 
 
-def _tree(wanted: Wanted, name: str, sizes: Sizes) -> Design:
-    leaves, pods = sizes.units * wanted.nics, -(-sizes.units // sizes.near)
+def _tree(needs: Needs, name: str, sizes: Sizes) -> Design:
+    leaves, pods = sizes.units * needs.nics, -(-sizes.units // sizes.near)
     ratio = sizes.down / sizes.up
-    rail = {"kind": "rail", "routing": "affinity"} if wanted.nics > 1 else {}
-    levels: list[Level] = [wanted.level(sizes.down, 0, ports=wanted.nics, **rail)]
+    rail = {"kind": "rail", "routing": "affinity"} if needs.nics > 1 else {}
+    levels: list[Level] = [needs.level(sizes.down, 0, ports=needs.nics, **rail)]
 
     def tier(units: int, hops: int, called: str, over: float) -> Level:
-        return wanted.level(sizes.down * units, hops, called, kind="fat-tree", routing="adaptive",
+        return needs.level(sizes.down * units, hops, called, kind="fat-tree", routing="adaptive",
                             oversubscription=over)  # fmt: skip
 
     words = f"{leaves} leaves of {sizes.down} nodes, {sizes.up} cables up each; "
@@ -124,6 +130,6 @@ def _tree(wanted: Wanted, name: str, sizes: Sizes) -> Design:
         levels.append(tier(sizes.near * pods, 4, "core", 1.0 if sizes.near > 1 else ratio))
         words += (f"{pods} pods of {sizes.middle} switches above them; "
                   f"{sizes.middle * sizes.core} cores")  # fmt: skip
-    if wanted.nics > 1:
+    if needs.nics > 1:
         words = f"{words}; a leaf a rail"
-    return Design(name, words, wired(wanted, sizes), tuple(levels))
+    return Design(name, words, wired(needs, sizes), tuple(levels))

@@ -7,46 +7,46 @@ from dataclasses import replace
 
 import numpy as np
 
-from oracle.network.designs.design import Design, Refusal, Trunk, Wanted, Wiring
+from oracle.network.designs.design import Design, Needs, Refusal, Trunk, Wiring
 from oracle.network.designs.fat_tree import RATIOS, two_tiers, wired
 
 
-def build(wanted: Wanted) -> Iterator[Design | Refusal]:
-    if wanted.nics < 2:
+def build(needs: Needs) -> Iterator[Design | Refusal]:
+    if needs.nics < 2:
         yield Refusal("rail-only", "a node with one port has no rails")
         return
-    if wanted.nodes > wanted.ports:
-        yield Refusal("rail-only", f"a rail of {wanted.nodes:,} nodes needs a switch of as many "
-                      f"ports, not {wanted.ports}")  # fmt: skip
-        yield from _trees(wanted)
+    if needs.nodes > needs.ports:
+        yield Refusal("rail-only", f"a rail of {needs.nodes:,} nodes needs a switch of as many "
+                      f"ports, not {needs.ports}")  # fmt: skip
+        yield from _trees(needs)
         return
-    home = np.broadcast_to(np.arange(wanted.nics), (wanted.nodes, wanted.nics))
-    level = wanted.level(wanted.nodes, 0, kind="rail-only", ports=wanted.nics)
-    yield Design("rail-only", f"{wanted.nics} rails of one switch", Wiring(home, wanted.nics, {}),
+    home = np.broadcast_to(np.arange(needs.nics), (needs.nodes, needs.nics))
+    level = needs.level(needs.nodes, 0, kind="rail-only", ports=needs.nics)
+    yield Design("rail-only", f"{needs.nics} rails of one switch", Wiring(home, needs.nics, {}),
                  (level,))  # fmt: skip
 
 
-def _trees(wanted: Wanted) -> Iterator[Design | Refusal]:
+def _trees(needs: Needs) -> Iterator[Design | Refusal]:
     """A tree of two tiers for each rail."""
-    rail = replace(wanted, nics=1)
+    rail = replace(needs, nics=1)
     for ratio in RATIOS:
         name = f"rail trees {ratio}:1"
         sizes = min(two_tiers(rail, ratio), default=None)
         if sizes is None:
-            yield Refusal(name, f"a rail of {wanted.nodes:,} nodes needs more than two tiers of "
-                          f"{wanted.ports} ports")  # fmt: skip
+            yield Refusal(name, f"a rail of {needs.nodes:,} nodes needs more than two tiers of "
+                          f"{needs.ports} ports")  # fmt: skip
             continue
-        one = wired(rail, sizes)
-        home = one.home + np.arange(wanted.nics) * one.switches
+        first_rail = wired(rail, sizes)
+        home = first_rail.home + np.arange(needs.nics) * first_rail.switches
         trunks: list[Trunk] = [
-            (a + j * one.switches, b + j * one.switches, count)
-            for j in range(wanted.nics) for a, b, count in one.trunks["global"]
+            (a + j * first_rail.switches, b + j * first_rail.switches, count)
+            for j in range(needs.nics) for a, b, count in first_rail.trunks["global"]
         ]  # fmt: skip
-        wiring = Wiring(home, one.switches * wanted.nics, {"global": trunks})
-        level = wanted.level(
-            sizes.down * sizes.units, 2, kind="multi-plane", ports=wanted.nics,
+        wiring = Wiring(home, first_rail.switches * needs.nics, {"global": trunks})
+        level = needs.level(
+            sizes.down * sizes.units, 2, kind="multi-plane", ports=needs.nics,
             shape=(sizes.down,), oversubscription=sizes.down / sizes.up,
         )  # fmt: skip
-        words = (f"{wanted.nics} rails of {sizes.units} leaves of {sizes.down} nodes, {sizes.up} "
+        words = (f"{needs.nics} rails of {sizes.units} leaves of {sizes.down} nodes, {sizes.up} "
                  f"cables up each, and {sizes.middle} spines")  # fmt: skip
         yield Design(name, words, wiring, (level,))

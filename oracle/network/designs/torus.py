@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil, prod
 
-from oracle.network.designs.design import Design, Refusal, Trunk, Wanted, Wiring, by_node, counted
+from oracle.network.designs.design import Design, Needs, Refusal, Trunk, Wiring, by_node, counted
 from oracle.spec.level import Level
 
 
-def build(wanted: Wanted) -> Iterator[Design | Refusal]:
+def build(needs: Needs) -> Iterator[Design | Refusal]:
     for rank in (2, 3):
-        yield _build(wanted, f"{rank}-D torus", rank)
+        yield _build(needs, f"{rank}-D torus", rank)
 
 
 def extents(count: int, rank: int) -> tuple[int, ...]:
-    """Even extents that hold so many switches and few more; each is 2 or more.
+    """Return even extents that hold `count` switches and few more; each is 2 or more.
 
     >>> extents(64, 2), extents(64, 3), extents(67, 2)
     ((8, 8), (4, 4, 4), (7, 10))
@@ -29,34 +29,34 @@ def extents(count: int, rank: int) -> tuple[int, ...]:
     side = max(2, ceil(count ** (1 / rank)))
     every = [(first, *extents(-(-count // first), rank - 1))
              for first in range(max(2, side // 2), side + 1)]  # fmt: skip
-    return min(every, key=lambda one: (prod(one) * sum(one), max(one) - min(one)))
+    return min(every, key=lambda shape: (prod(shape) * sum(shape), max(shape) - min(shape)))
 
 
-def _build(wanted: Wanted, name: str, rank: int) -> Design | Refusal:
-    hosts = max(1, wanted.ports // 2 // wanted.nics)
-    trunk = (wanted.ports - hosts * wanted.nics) // (2 * rank)
+def _build(needs: Needs, name: str, rank: int) -> Design | Refusal:
+    hosts = max(1, needs.ports // 2 // needs.nics)
+    trunk = (needs.ports - hosts * needs.nics) // (2 * rank)
     if trunk < 1:
-        return Refusal(name, f"a switch with a node of {counted(wanted.nics)} has no "
-                       f"{2 * rank} of its {wanted.ports} left for neighbours")  # fmt: skip
-    count = -(-wanted.nodes // hosts)
+        return Refusal(name, f"a switch with a node of {counted(needs.nics)} has no "
+                       f"{2 * rank} of its {needs.ports} left for neighbours")  # fmt: skip
+    count = -(-needs.nodes // hosts)
     if count < 2**rank:
         return Refusal(name, f"{count} switches of {hosts} nodes are no {name}")
     shape = extents(count, rank)
     switches = prod(shape)
-    hosts = -(-wanted.nodes // switches)
+    hosts = -(-needs.nodes // switches)
     trunks: list[Trunk] = []
     stride = 1
     for extent in shape:
         for unit in range(switches):
-            at = unit // stride % extent
-            trunks.append((unit, unit + ((at + 1) % extent - at) * stride, trunk))
+            place = unit // stride % extent
+            trunks.append((unit, unit + ((place + 1) % extent - place) * stride, trunk))
         stride *= extent
-    wiring = Wiring(by_node(wanted, hosts), switches, {"group": trunks})
-    outer = wanted.level(hosts * switches, wiring.mean, "torus", kind="torus", shape=shape,
+    wiring = Wiring(by_node(needs, hosts), switches, {"group": trunks})
+    outer = needs.level(hosts * switches, wiring.mean, "torus", kind="torus", shape=shape,
                          ports=trunk)  # fmt: skip
-    levels: tuple[Level, ...] = (wanted.level(hosts, 0, ports=wanted.nics), outer)
+    levels: tuple[Level, ...] = (needs.level(hosts, 0, ports=needs.nics), outer)
     if hosts == 1:  # a node and its switch are one unit
-        levels = (replace(outer, name=wanted.name),)
+        levels = (replace(outer, name=needs.name),)
     words = (f"{' x '.join(map(str, shape))} switches of {hosts} nodes, {trunk} cables to each "
              "neighbour")  # fmt: skip
     return Design(name, words, wiring, levels)

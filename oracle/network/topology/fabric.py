@@ -52,15 +52,15 @@ class Fabric:
 
     @classmethod
     def stages(cls, level: Level, unit: int) -> list[Level]:
-        """The levels that one level of a spec stands for."""
+        """Return the levels that one level of a spec stands for."""
         return [level]
 
     def default_ports(self, inner: float) -> float:
-        """Ports of a unit when the spec gives none: its inner ports over the oversubscription."""
+        """Return a unit's ports when the spec gives none: inner ports over the oversubscription."""
         return inner / self.level.oversubscription
 
     def routing_of(self, level: Level, depth: int, switches: bool) -> str:
-        """The level's routing; `switches`: its units are switches, whose load can be balanced."""
+        """Return the level's routing; with units that are `switches`, load can be balanced."""
         if level.routing == "adaptive":
             return "striped"
         if level.routing in ROUTINGS:
@@ -68,7 +68,7 @@ class Fabric:
         return self.default_routing(depth, switches)
 
     def default_routing(self, depth: int, switches: bool) -> str:
-        """Which routing a level has when the spec does not say."""
+        """Return the routing of a level whose spec gives none."""
         if depth == 0:
             return "striped"
         return self.usual_routing or ("affinity" if self.level.ports else "d-mod-k")
@@ -84,54 +84,54 @@ class Fabric:
         return self.unit
 
     def count_inside(self) -> int:
-        """Number of links between the units of one copy, besides the ports."""
+        """Return the number of links between the units of one copy, besides the ports."""
         return 0
 
     def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
-        """Links (columns) of one copy that lead from unit `start` to unit `end` of it."""
+        """Return the links (columns) that lead from unit `start` of a copy to its unit `end`."""
         return []
 
     def bypass(self, start: Ints, end: Ints) -> Bools | bool:
-        """Which flows between two units of one copy need no port at all."""
+        """Return which flows between two units of one copy need no port at all."""
         return False
 
     def inside(self) -> list[tuple[int, int, float, str]]:
-        """The links of one copy: (from, to, B/s, what it is).
+        """Return the links of one copy: (from, to, B/s, kind in words).
 
         Units are 0 … width − 1, the level's own switches are numbered from `width` on.
         """
         return []
 
-    def rate(self, found: Floats) -> None:
-        """Write down the B/s of each link: ports up, ports down, then the inside of each copy."""
-        found[:] = self.lane_bandwidth
+    def rate(self, rates: Floats) -> None:
+        """Fill in the B/s of each link: ports up, ports down, then the inside of each copy."""
+        rates[:] = self.lane_bandwidth
         if inside := [link[2] for link in self.inside()]:
-            found[2 * self.port_links :].reshape(self.copies, -1)[:] = inside
+            rates[2 * self.port_links :].reshape(self.copies, -1)[:] = inside
 
     def labels(self) -> tuple[list[str], Few]:
-        """What links are, in words, and which of these each is, in the order of `rate`."""
+        """Return the kinds of links in words, and each link's kind, in the order of `rate`."""
         unit, inside = self.unit_name, [link[3] for link in self.inside()]
         kinds = list(dict.fromkeys(inside))
         words = [f"{unit} uplinks", f"{unit} downlinks", *(f"{self.level.name} {k}" for k in kinds)]
         ports = np.repeat(np.arange(2, dtype=np.int16), self.port_links)
-        own = np.array([2 + kinds.index(kind) for kind in inside], np.int16)
-        return words, np.concatenate([ports, np.tile(own, self.copies)])
+        inside_kinds = np.array([2 + kinds.index(kind) for kind in inside], np.int16)
+        return words, np.concatenate([ports, np.tile(inside_kinds, self.copies)])
 
     def port(self, device: Ints, key: Ints, salt: Ints) -> Ints:
-        """The port of its unit that a device's flow takes; `key` numbers the target's port."""
+        """Return the port of its unit that a flow takes; `key` numbers the target's port."""
         if self.routing in ("striped", "affinity"):  # by the device's place in its unit
             return device * self.lanes // self.unit
         lane = (salt if self.routing == "ecmp" else key) % self.lanes
         return device // self.unit * self.lanes + lane
 
     def port_number(self, device: Ints, key: Ints) -> Ints:
-        """The number of the port a device hangs on, seen from the level above."""
+        """Return the number of the port that a device hangs on, seen from the level above."""
         if self.routing != "affinity":
             return key
         return device * self.lanes // self.unit
 
     def port_switch(self, unit: int, lane: int) -> int:
-        """Which of the level's own switches a unit's port leads to."""
+        """Return which of the level's own switches a unit's port leads to."""
         return self.width + (lane if self.routing in ("d-mod-k", "ecmp") else 0)
 
 

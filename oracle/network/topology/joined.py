@@ -20,7 +20,7 @@ from oracle.spec.system import Region
 
 
 class Joined(Topology):
-    """One graph of several networks: that of the partition that counts all, then the others'."""
+    """One graph of several networks: that of the partition that counts all, then the others."""
 
     uniform = False
 
@@ -30,72 +30,69 @@ class Joined(Topology):
     ) -> None:  # fmt: skip
         super().__init__(levels, devices, circuits=circuits)
         self.regions = tuple(regions)
-        self.slots = [np.array(one.slots) for one in regions]
-        self.until = np.cumsum([one.devices for one in regions])
-        every = iter(others)
-        found: list[Topology | None] = [None if one.system is None else next(every)
-                                        for one in regions]  # fmt: skip
-        sizes = [0 if one is None else one.links for one in found]
-        begin = self.links + np.cumsum(sizes) - np.array(sizes)
-        self.each = [(0, None) if one is None else (int(at), one)
-                     for at, one in zip(begin, found, strict=True)]  # fmt: skip
-        self.own, self.links = self.links, self.links + sum(sizes)
+        self.slots = [np.array(region.slots) for region in regions]
+        self.until = np.cumsum([region.devices for region in regions])
+        self.others = list(others)
+        # (number of its first link, network) of each partition; None: the one that counts all
+        self.partitions: list[tuple[int, Topology | None]] = []
+        remaining = iter(others)
+        for region in regions:
+            network = None if region.system is None else next(remaining)
+            self.partitions.append((0, None) if network is None else (self.links, network))
+            self.links += 0 if network is None else network.links
 
     @cached_property
     def rank(self) -> Ints:
         """The rank on each device."""
-        slots = next(slots for slots, (_, one) in zip(self.slots, self.each, strict=True)
-                     if one is None)  # fmt: skip
-        found = np.zeros(int(slots.max()) + 1, np.int64)
-        found[slots] = np.arange(len(slots))
-        return found
+        slots = next(slots for slots, (_, network) in zip(self.slots, self.partitions, strict=True)
+                     if network is None)  # fmt: skip
+        ranks = np.zeros(int(slots.max()) + 1, np.int64)
+        ranks[slots] = np.arange(len(slots))
+        return ranks
 
     @property
     def capacity(self) -> Floats:
-        found = super().capacity
-        for begin, one in self.each:
-            if one is not None:
-                found[begin : begin + one.links] = one.capacity[:-1]
-        return found
+        rates = super().capacity
+        for begin, network in self.partitions:
+            if network is not None:
+                rates[begin : begin + network.links] = network.capacity[:-1]
+        return rates
 
     @cached_property
     def spreads(self) -> bool:
-        return any(fabric.spread > 1 for one in (self, *self.others) for fabric in one.fabrics)
-
-    @property
-    def others(self) -> list[Topology]:
-        return [one for _, one in self.each if one is not None]
+        fabrics = [fabric for network in (self, *self.others) for fabric in network.fabrics]
+        return any(fabric.spread > 1 for fabric in fabrics)
 
     @property
     def innermost(self) -> list[Fabric]:
-        return [one.fabrics[0] for one in (self, *self.others)]
+        return [network.fabrics[0] for network in (self, *self.others)]
 
     def spread_route(
         self, source: Ints, target: Ints, into: Ints | None = None
     ) -> tuple[Ints, Ints, Floats]:
-        """Links inside partitions, and those by which flows leave one and reach another."""
+        """Return routes inside partitions, and those that leave one partition for another."""
         source, target = np.broadcast_arrays(np.asarray(source), np.asarray(target))
         level = np.where(source == target, -1, self.meeting_level(source, target))
         ends = self.rank[source], self.rank[target]
-        a, b = (np.searchsorted(self.until, each, "right") for each in ends)
+        a, b = (np.searchsorted(self.until, ranks, "right") for ranks in ends)
         columns: list[Ints] = []
         parts: list[float] = []
-        for number, (begin, one) in enumerate(self.each):
-            there = [self.slots[number][each] for each in ends]
+        for number, (begin, network) in enumerate(self.partitions):
+            from_slot, to_slot = (self.slots[number][ranks] for ranks in ends)
             inside = (a == number) & (b == number)
             if inside.any():
-                if one is None:
-                    route, _, part = super().spread_route(*there)
+                if network is None:
+                    route, _, part = super().spread_route(from_slot, to_slot)
                 else:
-                    route, _, part = one.spread_route(*there)
-                    route = np.where(route == one.links, self.links, begin + route)
+                    route, _, part = network.spread_route(from_slot, to_slot)
+                    route = np.where(route == network.links, self.links, begin + route)
                 columns += list(np.where(inside, route, self.links))
                 parts += part.tolist()
             leaves, enters = (a == number) & (b != number), (b == number) & (a != number)
             if leaves.any() or enters.any():
-                mine = self if one is None else one
-                for up, down in mine.ports(there[0], there[1], there[1]):
-                    link = begin + mine.paired(np.where(leaves, up, down))
+                crossed = self if network is None else network
+                for up, down in crossed.ports(from_slot, to_slot, to_slot):
+                    link = begin + crossed.paired(np.where(leaves, up, down))
                     columns.append(np.where(leaves | enters, link, self.links))
                     parts.append(1.0)
         route = np.stack(columns) if columns else np.full((1, *source.shape), self.links)
@@ -103,13 +100,12 @@ class Joined(Topology):
 
     @cached_property
     def kinds(self) -> tuple[list[str], Few]:
-        """What links are, each with its partition's name."""
+        """The kinds of links, each with its partition's name, and each link's kind."""
         words: list[str] = []
         numbers = []
-        order = sorted(range(len(self.each)), key=lambda number: self.each[number][0])
-        for number in order:
-            one = self.each[number][1]
-            own, kind = super().kinds if one is None else one.kinds
+        partitions = zip(self.regions, self.partitions, strict=True)
+        for region, (_, network) in sorted(partitions, key=lambda partition: partition[1][0]):
+            network_words, kind = super().kinds if network is None else network.kinds
             numbers.append(kind + np.int16(len(words)))
-            words += [f"{self.regions[number].name} {word}" for word in own]
+            words += [f"{region.name} {word}" for word in network_words]
         return words, np.concatenate(numbers)

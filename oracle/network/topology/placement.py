@@ -43,7 +43,7 @@ def by_axis(sizes: Sequence[int], order: Sequence[int]) -> Ints:
 
 
 def cyclic(devices: int, unit: int) -> tuple[Digit, ...]:
-    """Rank r on node r mod nodes: Slurm's `--distribution=cyclic`; nothing of part of a node."""
+    """Rank r on node r mod nodes: Slurm's `--distribution=cyclic`; empty for part of a node."""
     count = devices // unit
     if unit < 2 or count < 2 or devices % unit:
         return ()
@@ -51,34 +51,34 @@ def cyclic(devices: int, unit: int) -> tuple[Digit, ...]:
 
 
 def dealt(sizes: Sequence[int], parts: Parts) -> tuple[Digit, ...]:
-    """The ranks of a mesh (sizes outermost first) by parts of its axes, outermost ranks first."""
+    """Return the ranks of a mesh (sizes outermost first) by parts of its axes, as digits."""
     rank = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    slot, found = 1, []
+    slot, digits = 1, []
     for axis, size in parts:
         if size > 1:
-            found.append(Digit(size, rank[axis], slot))
+            digits.append(Digit(size, rank[axis], slot))
         rank[axis] *= size
         slot *= size
-    return tuple(sorted(found, key=lambda digit: -digit.rank))
+    return tuple(sorted(digits, key=lambda digit: -digit.rank))
 
 
 def widths(system: System, devices: int) -> list[tuple[str, int]]:
-    """(name, units of the level below) of each level that the devices fill evenly, inside out."""
-    found: list[tuple[str, int]] = []
+    """Return (name, units below) of each level that the devices fill evenly, inside out."""
+    level_widths: list[tuple[str, int]] = []
     unit, below = 1, 1
     for level in system.levels:
         spans = [(f"{level.name} by {below * near}", below * near) for near in nested(level, below)]
         for name, span in [*spans, (level.name, level.devices)]:
             if unit < span < devices and devices % span == 0 and span % unit == 0:
-                found.append((name, span // unit))
+                level_widths.append((name, span // unit))
                 unit = span
         below = level.devices
     last = next((level.name for level in system.levels if level.devices >= devices), "")
-    return [*found, (last, devices // unit)] if unit < devices else found
+    return [*level_widths, (last, devices // unit)] if unit < devices else level_widths
 
 
 def nested(level: Level, unit: int) -> list[int]:
-    """Units of `unit` devices that lie closer to each other than a level's others, inside out."""
+    """Return how many units of a level lie closer to each other than to others, inside out."""
     shape, width = level.shape, level.devices // unit
     if level.graph is not None:
         return [size] if (size := level.graph.leaf) else []
@@ -90,18 +90,18 @@ def nested(level: Level, unit: int) -> list[int]:
         near = [shape[-1 if level.kind == "multi-plane" else 1]] if shape else []
     else:  # extents of a torus, arities of a tree
         near = [*shape[:-1]] if prod(shape) == width else []
-    return [int(each) for each in np.cumprod(near)] if near else []
+    return np.cumprod(near).astype(int).tolist() if near else []
 
 
 def orders(sizes: Sequence[int]) -> Iterator[Parts]:
-    """Whole axes one inside the other, in every order; that of the ranks first."""
+    """Yield the ways to nest whole axes, in every order; that of the ranks first."""
     axes = range(len(sizes) - 1, -1, -1)
     for order in permutations(axes):
         yield tuple((axis, sizes[axis]) for axis in order)
 
 
 def matrices(sizes: Sequence[int], level_widths: Sequence[int]) -> Iterator[Parts]:
-    """Every way to cut the axes by levels, each level's devices shared among the axes.
+    """Yield every way to cut the axes by levels, each level's devices shared among the axes.
 
     Π over axes of part(level, axis) = width(level),  Π over levels = degree(axis)
     """
@@ -113,7 +113,7 @@ def matrices(sizes: Sequence[int], level_widths: Sequence[int]) -> Iterator[Part
             return
         for shares in _shares(left, rest[0]):
             near = tuple((axis, shares[axis]) for axis in axes if shares[axis] > 1)
-            after = [whole // share for whole, share in zip(left, shares, strict=True)]
+            after = [size // share for size, share in zip(left, shares, strict=True)]
             for far in cut(after, rest[1:]):
                 yield near + far
 
@@ -121,7 +121,7 @@ def matrices(sizes: Sequence[int], level_widths: Sequence[int]) -> Iterator[Part
 
 
 def _shares(left: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
-    """What each axis may take of so many devices: divisors of what is left of it."""
+    """Yield what each axis may take of so many devices: divisors of what is left of the axis."""
     if not left:
         if width == 1:
             yield ()

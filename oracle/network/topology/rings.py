@@ -24,9 +24,9 @@ TRIED = 20_000  # partial sets of rings looked at before the best so far is take
 
 @lru_cache(256)
 def rings(links: Links) -> tuple[tuple[Order, int], ...]:
-    """(order, in how many links' worth) of the rings that carry most, each both ways round.
+    """Return (order, width in links) of the rings that carry most, each both ways round.
 
-    Nothing where no ring closes, or where there are too many devices to search.
+    Empty where no ring closes, or where there are too many devices to search.
     """
     width = len(links)
     if not 2 <= width <= LARGEST:
@@ -37,21 +37,21 @@ def rings(links: Links) -> tuple[tuple[Order, int], ...]:
         if ways:
             used = np.array([counts for _, counts in ways])
             room = 2 * np.array([links[a][b] for a, b in combinations(range(width), 2)])
-            chosen = _most(used, room, _bound(links))
+            chosen = _largest_set(used, room, _bound(links))
             numbers, times = np.unique(np.array(chosen, np.int64), return_counts=True)
             return tuple((ways[k][0], int(n)) for k, n in zip(numbers, times, strict=True))
     return ()
 
 
 def relay(links: Links, start: int, end: int) -> int:
-    """The device that two without a link of their own go through: the best joined, or −1."""
+    """Return the device that two without a link go through: the one best joined to both, or −1."""
     room = [min(links[start][k], links[k][end]) for k in range(len(links))]
     return int(np.argmax(room)) if max(room) else -1
 
 
 def _used(links: Links, order: Order, relays: bool) -> tuple[Order, list[int]] | None:
-    """Links of each pair that a way round takes, if there are any; both ways at half of each."""
-    taken = dict.fromkeys(combinations(range(len(links)), 2), 0)
+    """Return a way round and the links that it takes between each pair; None where one lacks."""
+    used = dict.fromkeys(combinations(range(len(links)), 2), 0)
     for a, b in pairwise((*order, order[0])):
         hops = [(a, b)]
         if not links[a][b]:
@@ -60,20 +60,20 @@ def _used(links: Links, order: Order, relays: bool) -> tuple[Order, list[int]] |
                 return None
             hops = [(a, through), (through, b)]
         for low, high in map(sorted, hops):
-            taken[low, high] += 1
-    return order, [*taken.values()]
+            used[low, high] += 1
+    return order, [*used.values()]
 
 
 def _bound(links: Links) -> int:
-    """No more rings than half the ends of doubled links that lead out of any of the devices."""
-    every = np.array(links)
-    some = range(1, 2 ** (len(links) - 1))
-    inside = np.array([[bool(mask >> k & 1) for k in range(len(links))] for mask in some])
-    return int(min(every[np.ix_(side, ~side)].sum() for side in inside))
+    """Return the most rings there can be: half the doubled links that leave any set of devices."""
+    counts = np.array(links)
+    subsets = range(1, 2 ** (len(links) - 1))
+    inside = np.array([[bool(mask >> k & 1) for k in range(len(links))] for mask in subsets])
+    return int(min(counts[np.ix_(side, ~side)].sum() for side in inside))
 
 
-def _most(used: Ints, room: Ints, bound: int) -> list[int]:
-    """The largest set of ways, repeats allowed, that fits: by depth, the widest way first."""
+def _largest_set(used: Ints, room: Ints, bound: int) -> list[int]:
+    """Return the largest set of ways that fits, with repeats: depth first, the widest way first."""
     best: list[int] = []
     budget = TRIED
 

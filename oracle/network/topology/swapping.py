@@ -1,8 +1,8 @@
-"""Which of some nodes each part of a job had best sit on: swaps of two, while any helps.
+"""Assignment of a job's parts to nodes by swaps of two, as long as any swap helps.
 
 What parts of a job send each other is laid on the distances between nodes, a quadratic assignment
-[koopmans1957]. Of all pairs those whose swap saves most are swapped first; what is left of it is
-looked at again, until none saves anything.
+[koopmans1957]. The pairs whose swap saves most are swapped first; then all pairs are looked at
+again, until none saves anything.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ LEAST = 1e-6  # of the cost: a smaller saving is rounding
 
 
 def distances(topology: Topology, first: Ints) -> Floats:
-    """Links on the way between every two nodes, of which these are the first devices."""
-    here, there = (each.ravel() for each in np.meshgrid(first, first, indexing="ij"))
-    found = np.empty(len(here))
-    for at in range(0, len(here), 2**18):
-        part = slice(at, at + 2**18)
-        route = topology.route(here[part], there[part])
-        found[part] = (route != topology.links).sum(axis=0)
-    apart = found.reshape(len(first), len(first))
-    return np.asarray(apart + apart.T)
+    """Return the links on the way between every two nodes, given by their first devices."""
+    source, target = (nodes.ravel() for nodes in np.meshgrid(first, first, indexing="ij"))
+    hops = np.empty(len(source))
+    for begin in range(0, len(source), 2**18):
+        part = slice(begin, begin + 2**18)
+        route = topology.route(source[part], target[part])
+        hops[part] = (route != topology.links).sum(axis=0)
+    distance = hops.reshape(len(first), len(first))
+    return np.asarray(distance + distance.T)
 
 
-def savings(flow: Floats, apart: Floats, order: Ints) -> Floats:
-    """What the cost changes by if parts r and s swap nodes, for every r and s.
+def savings(flow: Floats, distance: Floats, order: Ints) -> Floats:
+    """Return by how much the cost changes if parts r and s swap nodes, for every r and s.
 
     Δ = Σ_k (F_rk − F_sk) (E_sk − E_rk),  k ≠ r, s;  E the distances of the nodes they sit on
     """
-    now = apart[np.ix_(order, order)]
-    both = flow @ now
-    own = np.diag(both)
-    return np.asarray(both + both.T - own[:, None] - own[None, :] + 2 * flow * now)
+    seated = distance[np.ix_(order, order)]
+    cost = flow @ seated
+    diagonal = np.diag(cost)
+    return np.asarray(cost + cost.T - diagonal[:, None] - diagonal[None, :] + 2 * flow * seated)
 
 
-def swapped(flow: Floats, apart: Floats, order: Ints) -> Ints:
-    """The node of each part after all swaps that save something; flow and distances symmetric."""
+def swapped(flow: Floats, distance: Floats, order: Ints) -> Ints:
+    """Return each part's node after all swaps that save something; flow and distance symmetric."""
     order, count = order.copy(), len(order)
-    least = LEAST * float((flow * apart[np.ix_(order, order)]).sum())
+    smallest = LEAST * float((flow * distance[np.ix_(order, order)]).sum())
     for _ in range(min(SWEEPS, max(1, WORK // max(1, 2 * count**3)))):
-        change = np.triu(savings(flow, apart, order), 1)
-        first, second = np.nonzero(change < -least)
+        change = np.triu(savings(flow, distance, order), 1)
+        first, second = np.nonzero(change < -smallest)
         if not len(first):
             break
         best = np.argsort(change[first, second], kind="stable")[: 4 * count]
         for r, s in zip(first[best].tolist(), second[best].tolist(), strict=True):
-            mine, other = apart[order[r], order], apart[order[s], order]
-            gain = (flow[r] - flow[s]) * (other - mine)
+            distance_r, distance_s = distance[order[r], order], distance[order[s], order]
+            gain = (flow[r] - flow[s]) * (distance_s - distance_r)
             gain[[r, s]] = 0.0
-            if gain.sum() < -least:
+            if gain.sum() < -smallest:
                 order[r], order[s] = order[s], order[r]
     return order

@@ -61,17 +61,17 @@ class Topology:
 
     @cached_property
     def seconds_per_byte(self) -> Floats:
-        """Of each link; 0 where there is no link."""
-        found = self.capacity
-        return np.divide(1.0, found, out=found)
+        """s/B of each link, 0 where there is no link."""
+        capacity = self.capacity
+        return np.divide(1.0, capacity, out=capacity)
 
     @property
     def capacity(self) -> Floats:
-        """B/s of each link; without limit where there is none."""
-        found = np.full(self.links + 1, np.inf)
+        """B/s of each link, without limit where there is no link."""
+        rates = np.full(self.links + 1, np.inf)
         for start, end, fabric in zip(self.starts, self.starts[1:], self.fabrics, strict=False):
-            fabric.rate(found[start:end])
-        return found
+            fabric.rate(rates[start:end])
+        return rates
 
     @property
     def tree(self) -> bool:
@@ -80,15 +80,15 @@ class Topology:
 
     @property
     def uniform(self) -> bool:
-        """A tree in which the units of a level are all joined alike."""
+        """Whether the network is a tree in which the units of each level are joined alike."""
         return self.tree and not any(level.wires for level in self.levels)
 
     @cached_property
     def period(self) -> int:
-        """Devices after which a torus or a loop repeats itself; all of them where it never does."""
+        """Devices after which a torus or a loop repeats itself; all devices where it never does."""
         fabric = self.fabrics[0]
-        whole = len(self.fabrics) == 1 and fabric.level.devices == self.devices
-        return fabric.period if whole and not self.half else self.devices
+        filled = len(self.fabrics) == 1 and fabric.level.devices == self.devices
+        return fabric.period if filled and not self.half else self.devices
 
     @cached_property
     def first_period(self) -> Ints:
@@ -103,31 +103,31 @@ class Topology:
 
     @property
     def innermost(self) -> list[Fabric]:
-        """What joins the devices of a node, of each kind of node."""
+        """The fabric that joins the devices of a node, for each kind of node."""
         return self.fabrics[:1]
 
     def meeting_level(self, source: Ints, target: Ints) -> Ints:
-        """The level at which two devices meet."""
+        """Return the level at which two devices meet."""
         level = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(target)), np.int64)
         for span in self.spans[:-1]:
             level += source // span != target // span
         return level
 
     def alpha(self, source: Ints, target: Ints) -> Floats:
-        """Seconds before the first byte arrives; zero for a device and itself."""
+        """Return the seconds before the first byte arrives; zero for a device and itself."""
         route, level = self.route_and_level(source, target)
         return self.hop_delay(route) if self.hop else np.asarray(self.latency[level])
 
     def weight(self, source: Ints, target: Ints) -> Floats | None:
-        """What each flow's share of a link counts where shares go by round-trip time."""
+        """Return the weight of each flow's share of a link where shares go by round-trip time."""
         return 1 / np.maximum(self.alpha(source, target), 1e-12) if self.round_trip else None
 
     def hop_delay(self, route: Ints) -> Floats:
-        """α of routes where each link takes `hop` seconds."""
+        """Return α of routes whose links take `hop` seconds each."""
         return np.asarray((route != self.links).sum(axis=0) * self.hop)
 
     def route(self, source: Ints, target: Ints) -> Ints:
-        """Links of each flow: an array (columns, flows) of link numbers, padded."""
+        """Return the links of each flow: an array (columns, flows) of link numbers, padded."""
         return self.route_and_level(source, target)[0]
 
     @cached_property
@@ -138,14 +138,14 @@ class Topology:
     def route_and_level(
         self, source: Ints, target: Ints, into: Ints | None = None
     ) -> tuple[Ints, Ints]:
-        """Route of each flow, and the level where its ends meet (−1: they are one device)."""
+        """Return each flow's route, and the level where its ends meet (−1: they are one device)."""
         route, level, _ = self.spread_route(source, target, into)
         return route, level
 
     def spread_route(
         self, source: Ints, target: Ints, into: Ints | None = None
     ) -> tuple[Ints, Ints, Floats]:
-        """The same, and the part of a flow that the link in each column carries.
+        """Return each flow's route and level, and the part of a flow that each column carries.
 
         `into` counts the way down as if it ended at another device that stands for the target:
         one period of a network that repeats itself then holds all of its traffic.
@@ -156,30 +156,32 @@ class Topology:
         level = np.where(source == target, -1, self.meeting_level(source, target))
         columns: list[Ints] = []
         parts: list[float] = []
-        each = zip(self.fabrics, self.starts, self.ports(source, target, into), strict=False)
-        for depth, (fabric, start, (up, down)) in enumerate(each):
+        ports_by_level = self.ports(source, target, into)
+        for depth, (fabric, start, (up, down)) in enumerate(
+            zip(self.fabrics, self.starts, ports_by_level, strict=False)
+        ):
             inside = bool(fabric.inner_links)
             if inside:
-                here, first = level == depth, source // fabric.unit
+                meets, first = level == depth, source // fabric.unit
                 a, b = first % fabric.width, target // fabric.unit % fabric.width
             if fabric.port_links:
                 ports = level >= depth
                 if inside:
-                    ports &= ~(here & fabric.bypass(a, b))
+                    ports &= ~(meets & fabric.bypass(a, b))
                 columns += [np.where(ports, up, self.links), np.where(ports, down, self.links)]
                 parts += [1.0, 1.0]
             if inside:
                 base = start + 2 * fabric.port_links + first // fabric.width * fabric.inner_links
                 for link in fabric.path(a, b, source, target):
-                    columns.append(np.where(here & (link != NOWHERE), base + link, self.links))
+                    columns.append(np.where(meets & (link != NOWHERE), base + link, self.links))
                     parts.append(1.0 / fabric.spread)
         route = np.stack(columns) if columns else np.full((1, *source.shape), self.links)
         return self.paired(route), level, np.array(parts or [1.0])
 
     def ports(self, source: Ints, target: Ints, into: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """The link up from the source and that down to the target at each level.
+        """Yield the links up from the source and down to the target at each level.
 
-        No link where the units of a level have no ports.
+        They are no link where the units of a level have no ports.
         """
         salt = source * 2654435761 + target * 40503 >> 6 if self.hashed else source
         up_key, down_key = target, into
@@ -194,38 +196,38 @@ class Topology:
             down_key = up_key if into is target else fabric.port_number(into, down_key)
 
     def paired(self, route: Ints) -> Ints:
-        """Links, both ways of which are one where a level is half duplex."""
+        """Return a route in which both ways of a link are one where a level is half duplex."""
         return self.pairing[route] if self.half else route
 
     def slowest(self, route: Ints, part: Floats) -> Floats:
-        """Seconds per byte of each flow's slowest link, were it alone."""
-        each = self.seconds_per_byte[route]
+        """Return the seconds per byte of each flow's slowest link, were the flow alone."""
+        seconds = self.seconds_per_byte[route]
         if not self.spreads:
-            return np.asarray(each.max(axis=0))
-        whole = np.zeros(route.shape)
-        for one, share in zip(route, part, strict=True):
-            whole += share * (route == one)  # a link that several of its ways share
-        return np.asarray((each * whole).max(axis=0))
+            return np.asarray(seconds.max(axis=0))
+        carried = np.zeros(route.shape)
+        for link, share in zip(route, part, strict=True):
+            carried += share * (route == link)  # a link that several of its ways share
+        return np.asarray((seconds * carried).max(axis=0))
 
     @cached_property
     def kinds(self) -> tuple[list[str], Few]:
-        """What links are, in words ("node uplinks"), and which of these each link is."""
+        """The kinds of links in words ("node uplinks"), and the number of each link's kind."""
         words: list[str] = []
         numbers = []
         for fabric in self.fabrics:
-            own, number = fabric.labels()
+            fabric_words, number = fabric.labels()
             numbers.append(number + np.int16(len(words)))
-            words += own
+            words += fabric_words
         return words, np.concatenate(numbers) if numbers else np.zeros(0, np.int16)
 
     def label(self, link: int) -> str:
-        """What a link is, in words."""
+        """Return a link's kind in words."""
         words, number = self.kinds
         return words[int(number[link])]
 
     @property
     def labels(self) -> list[str]:
-        """What each link is, in words."""
+        """The kind of each link in words."""
         words, number = self.kinds
         return [words[kind] for kind in number.tolist()]
 
@@ -237,8 +239,8 @@ class Topology:
             name, unit_name = f.level.name, f.unit_name
 
             def switch(copy: int, number: int, f: Fabric = f, name: str = name) -> str:
-                one = f.routing not in ("d-mod-k", "ecmp") and not f.inner_links
-                return f"{name} {copy}" + ("" if one else f".{number - f.width}")
+                single = f.routing not in ("d-mod-k", "ecmp") and not f.inner_links
+                return f"{name} {copy}" + ("" if single else f".{number - f.width}")
 
             ports = [
                 (f"{unit_name} {unit}", switch(unit // f.width, f.port_switch(unit, lane)))
@@ -261,17 +263,17 @@ class Topology:
         for depth, f in enumerate(self.fabrics):
             if f.level.duplex != "half":
                 continue
-            seen: dict[tuple[str, str, int], int] = {}
+            first_way: dict[tuple[str, str, int], int] = {}
             count: dict[tuple[str, str], int] = {}
             for link in range(self.starts[depth], self.starts[depth + 1]):
                 ends = self.ends[link]
                 count[ends] = count.get(ends, 0) + 1
                 low, high = sorted(ends)
-                paired[link] = seen.setdefault((low, high, count[ends]), link)
+                paired[link] = first_way.setdefault((low, high, count[ends]), link)
         return paired
 
     def graph(self) -> nx.DiGraph[str]:
-        """The network to look at: vertices by name, links with B/s and what they are."""
+        """Return the network as a graph: vertices by name, links with B/s and their kind."""
         import networkx as nx
 
         graph: nx.DiGraph[str] = nx.DiGraph()
@@ -302,7 +304,7 @@ class Topology:
 
 
 def _stages(levels: Sequence[Level], devices: int) -> Iterable[Level]:
-    """The levels that a job of `devices` devices reaches, those of several stages unrolled."""
+    """Yield the levels that a job of `devices` devices reaches, their stages one by one."""
     unit = 1
     for level in levels:
         if level.kind not in KINDS:

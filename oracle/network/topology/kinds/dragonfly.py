@@ -39,7 +39,7 @@ class Dragonfly(Fabric):
 
     @classmethod
     def stages(cls, level: Level, unit: int) -> list[Level]:
-        """The tree that an adaptive dragonfly comes to."""
+        """Return the tree that an adaptive dragonfly amounts to."""
         if level.routing != "adaptive":
             return [level]
         groups, routers, hosts = level.shape[:3]
@@ -60,51 +60,53 @@ class Dragonfly(Fabric):
         groups, routers, _ = self.extents
         return groups * routers * routers + groups * groups
 
-    def gateway(self, here: Ints, there: Ints) -> Ints:
-        """The router of group `here` that holds its link to group `there`."""
+    def gateway(self, group: Ints, other_group: Ints) -> Ints:
+        """Return the router of a group that holds its link to another group."""
         routers = self.extents[1]
         if self.level.routing == "matched":
-            return there % routers
-        return (there - (there > here)) % routers
+            return other_group % routers
+        return (other_group - (other_group > group)) % routers
 
     def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         groups, routers, units = self.extents
-        at, to = start // units, end // units
+        begin, stop = start // units, end // units
         if self.level.routing != "valiant" or groups < 3:
-            return self.minimal(at, to)
-        from_, into = at // routers, to // routers
+            return self.minimal(begin, stop)
+        from_, into = begin // routers, stop // routers
         span = groups - 2
         pick = (start * 2654435761 + end * 40503) // 7 % span
         low, high = np.minimum(from_, into), np.maximum(from_, into)
         via = pick + (pick >= low)
         via = via + (via >= high)
-        apart = from_ != into
-        middle = np.where(apart, via * routers + self.gateway(via, from_), to)
-        first = self.minimal(at, middle)
-        second = self.minimal(middle, to)
+        differ = from_ != into
+        middle = np.where(differ, via * routers + self.gateway(via, from_), stop)
+        first = self.minimal(begin, middle)
+        second = self.minimal(middle, stop)
         return first + second
 
-    def minimal(self, at: Ints, to: Ints) -> list[Ints]:
-        """Router to router: local link, global link, local link, as far as needed."""
+    def minimal(self, begin: Ints, stop: Ints) -> list[Ints]:
+        """Return the links router to router: local, global, local, as far as needed."""
         groups, routers, _ = self.extents
-        from_, into = at // routers, to // routers
-        apart = from_ != into
-        out = np.where(apart, self.gateway(from_, into), to % routers)
-        arrive = np.where(apart, self.gateway(into, from_), to % routers)
-        first, last = at % routers, to % routers
+        from_, into = begin // routers, stop // routers
+        differ = from_ != into
+        out = np.where(differ, self.gateway(from_, into), stop % routers)
+        arrive = np.where(differ, self.gateway(into, from_), stop % routers)
+        first, last = begin % routers, stop % routers
         local = groups * routers * routers
         return [
             np.where(first != out, (from_ * routers + first) * routers + out, NOWHERE),
-            np.where(apart, local + from_ * groups + into, NOWHERE),
-            np.where(apart & (arrive != last), (into * routers + arrive) * routers + last, NOWHERE),
+            np.where(differ, local + from_ * groups + into, NOWHERE),
+            np.where(
+                differ & (arrive != last), (into * routers + arrive) * routers + last, NOWHERE
+            ),
         ]
 
     def inside(self) -> list[tuple[int, int, float, str]]:
         groups, routers, _ = self.extents
-        each, first = self.level.bandwidth, self.width
-        trunk = each * (self.level.shape[3] if len(self.level.shape) > 3 else 1)
+        rate, first = self.level.bandwidth, self.width
+        trunk = rate * (self.level.shape[3] if len(self.level.shape) > 3 else 1)
         links = [
-            (first + g * routers + a, first + g * routers + b, each, "local links")
+            (first + g * routers + a, first + g * routers + b, rate, "local links")
             for g in range(groups)
             for a in range(routers)
             for b in range(routers)

@@ -26,9 +26,9 @@ class DragonflyPlus(Wired):
         groups, leaves, hosts = shape[:3]
         spines = shape[3] if len(shape) > 3 else leaves
         between = shape[4] if len(shape) > 4 else spines
-        each, size = self.level.bandwidth, leaves + spines
+        rate, size = self.level.bandwidth, leaves + spines
         trunks: list[Trunk] = [
-            (g * size + leaf, g * size + leaves + spine, each, "links of a group")
+            (g * size + leaf, g * size + leaves + spine, rate, "links of a group")
             for g in range(groups) for leaf in range(leaves) for spine in range(spines)
         ]  # fmt: skip
         for g in range(groups):
@@ -36,7 +36,7 @@ class DragonflyPlus(Wired):
                 for k in range(between):
                     a = g * size + leaves + (h - 1 + k) % spines
                     b = h * size + leaves + (g + k) % spines
-                    trunks.append((a, b, each, "global links"))
+                    trunks.append((a, b, rate, "global links"))
         unit = np.arange(self.width)
         home = unit // (leaves * hosts) * size + unit // hosts % leaves
         return Wiring(groups * size, home, trunks, np.ones(groups * size, bool))

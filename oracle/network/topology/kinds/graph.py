@@ -22,14 +22,14 @@ class GraphNetwork(Wired):
     def wire(self) -> Wiring:
         graph = self.level.graph
         if graph is None or len(graph.hosts) != self.width:
-            raise ValueError(f"{self.level.name}: a graph of {self.width} hosts is wanted")
+            raise ValueError(f"{self.level.name}: a graph of {self.width} hosts is needed")
         hosts, vertices = len(graph.hosts), len(graph.hosts) + len(graph.switches)
-        each = self.level.bandwidth
+        level_rate = self.level.bandwidth
 
-        def what(a: int, b: int) -> str:
+        def label(a: int, b: int) -> str:
             return "host links" if min(a, b) < hosts else "switch links"
 
-        trunks = [(a, b, rate if rate > 0 else -rate * each, what(a, b))
+        trunks = [(a, b, rate if rate > 0 else -rate * level_rate, label(a, b))
                   for a, b, rate in graph.links]  # fmt: skip
         passing = np.arange(vertices) >= (0 if graph.direct else hosts)
         return Wiring(vertices, np.arange(hosts), trunks, passing)

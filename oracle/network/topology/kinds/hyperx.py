@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from math import prod
 
@@ -26,13 +27,19 @@ class HyperX(Wired):
         if switches * hosts != self.width or not extents:
             raise ValueError(f"{self.level.name}: a hyperx of {self.width} units needs shape "
                              "[extents …, units per switch]")  # fmt: skip
-        trunks: list[Trunk] = []
-        stride = 1
-        for number, extent in enumerate(extents, 1):
-            for first in range(switches):
-                if first // stride % extent == 0:
-                    line = [first + at * stride for at in range(extent)]
-                    trunks += [(a, b, self.level.bandwidth, f"links of dimension {number}")
-                               for a, b in combinations(line, 2)]  # fmt: skip
-            stride *= extent
+        trunks: list[Trunk] = [
+            (a, b, self.level.bandwidth, f"links of dimension {dimension + 1}")
+            for dimension, a, b in links(extents)
+        ]
         return Wiring(switches, np.arange(self.width) // hosts, trunks, np.ones(switches, bool))
+
+
+def links(extents: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield (dimension, switch, switch) of every two switches in a line of a grid."""
+    switches, stride = prod(extents), 1
+    for dimension, extent in enumerate(extents):
+        for first in range(switches):
+            if first // stride % extent == 0:
+                line = range(first, first + extent * stride, stride)
+                yield from ((dimension, a, b) for a, b in combinations(line, 2))
+        stride *= extent

@@ -53,21 +53,21 @@ class Loop(Fabric):
         ring, count = self.extents[0], len(self.lengths)
         up = [(k, 1) for k in reversed(range(count))]
         down = [(k, -1) for k in reversed(range(count)) if self.lengths[k] * 2 != ring]
-        come: dict[int, tuple[int, int, int] | None] = {0: None}
+        arrival: dict[int, tuple[int, int, int] | None] = {0: None}
         queue = deque([0])
         while queue:
-            at = queue.popleft()
+            place = queue.popleft()
             for k, way in up + down:
-                to = (at + way * self.lengths[k]) % ring
-                if to not in come:
-                    come[to] = (at, k, way)
+                to = (place + way * self.lengths[k]) % ring
+                if to not in arrival:
+                    arrival[to] = (place, k, way)
                     queue.append(to)
         trails = []
         for distance in range(ring):
-            trail, at = [], distance
-            while (step := come[at]) is not None:
-                at, k, way = step
-                trail.append((at * count + k) * 2 + (way < 0))
+            trail, place = [], distance
+            while (step := arrival[place]) is not None:
+                place, k, way = step
+                trail.append((place * count + k) * 2 + (way < 0))
             trails.append(trail[::-1])
         longest = max(map(len, trails))
         return np.array([t + [NOWHERE] * (longest - len(t)) for t in trails], np.int64).reshape(
@@ -76,11 +76,11 @@ class Loop(Fabric):
 
     def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         ring, hosts = self.extents
-        at, to = start // hosts, end // hosts
+        begin, stop = start // hosts, end // hosts
         span = len(self.lengths) * 2
         columns = []
-        for walked in np.moveaxis(self.ways[(to - at) % ring], -1, 0):
-            link = (at + walked // span) % ring * span + walked % span
+        for walked in np.moveaxis(self.ways[(stop - begin) % ring], -1, 0):
+            link = (begin + walked // span) % ring * span + walked % span
             columns.append(np.where(walked == NOWHERE, NOWHERE, link))
         return columns
 
@@ -90,8 +90,8 @@ class Loop(Fabric):
             for length in self.lengths:
                 for way in (1, -1):
                     to = (switch + way * length) % ring
-                    what = "ring links" if length == 1 else "shortcuts"
-                    links.append((first + switch, first + to, self.level.bandwidth, what))
+                    label = "ring links" if length == 1 else "shortcuts"
+                    links.append((first + switch, first + to, self.level.bandwidth, label))
         return links
 
     def port_switch(self, unit: int, lane: int) -> int:

@@ -24,13 +24,13 @@ class FullMesh(Fabric):
 
     @cached_property
     def links(self) -> Links:
-        """How many join each two units; of a mesh without wires, alike for all."""
+        """The number of links between each two units, alike for all in a mesh without wires."""
         direct = np.zeros((self.width, self.width), np.int64)
         for a, b in self.level.joined_by(self.level.wires):
             direct[[a, b], [b, a]] += 1
         if not self.level.wires:
-            each = self.ports / max(1, self.width - 1)
-            direct += int(each) if each == int(each) else 1
+            links_to_a_peer = self.ports / max(1, self.width - 1)
+            direct += int(links_to_a_peer) if links_to_a_peer == int(links_to_a_peer) else 1
             np.fill_diagonal(direct, 0)
         return tuple(tuple(row) for row in direct.tolist())
 
@@ -67,7 +67,7 @@ class FullMesh(Fabric):
     def inside(self) -> list[tuple[int, int, float, str]]:
         pairs = [*product(range(self.width), repeat=2)]
         if not self.level.wires:
-            each = self.ports * self.level.bandwidth / max(1, self.width - 1)
-            return [(a, b, each, "links") for a, b in pairs]
+            rate = self.ports * self.level.bandwidth / max(1, self.width - 1)
+            return [(a, b, rate, "links") for a, b in pairs]
         # where there is no link no message goes
         return [(a, b, max(1, self.links[a][b]) * self.level.bandwidth, "links") for a, b in pairs]

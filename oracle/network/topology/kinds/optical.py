@@ -35,9 +35,9 @@ class Optical(Fabric):
         return 2 * self.width
 
     def bypass(self, start: Ints, end: Ints) -> Bools | bool:
-        apart = (end - start) % self.width
-        beside = (apart == 1) | (apart == self.width - 1)
-        return np.asarray(beside & self.circuits, np.bool_)
+        distance = (end - start) % self.width
+        neighbours = (distance == 1) | (distance == self.width - 1)
+        return np.asarray(neighbours & self.circuits, np.bool_)
 
     def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         """The circuit from unit to unit, where they are neighbours on the ring."""
@@ -46,5 +46,5 @@ class Optical(Fabric):
 
     def inside(self) -> list[tuple[int, int, float, str]]:
         times = self.level.shape[0] if self.level.shape else 1
-        each, n = times * self.level.bandwidth, self.width
-        return [(unit, (unit + way) % n, each, "circuits") for unit in range(n) for way in (1, -1)]
+        rate, n = times * self.level.bandwidth, self.width
+        return [(unit, (unit + way) % n, rate, "circuits") for unit in range(n) for way in (1, -1)]

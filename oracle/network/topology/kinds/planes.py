@@ -55,7 +55,7 @@ class RailOnly(Fabric):
         return np.asarray(device % self.unit * self.lanes // self.unit)
 
     def port(self, device: Ints, key: Ints, salt: Ints) -> Ints:
-        """A unit's port on the rail of the target, which `key` numbers, on the way up too."""
+        """Return a unit's port on the rail of the target, which `key` numbers, also upwards."""
         return np.asarray(device // self.unit * self.lanes + self.lane_of(key))
 
     def port_number(self, device: Ints, key: Ints) -> Ints:
@@ -108,15 +108,16 @@ class MultiPlane(RailOnly):
         return [*columns, *(np.where(leave != enter, link, NOWHERE) for link in (up, down))]
 
     def inside(self) -> list[tuple[int, int, float, str]]:
-        found, leaves = super().inside(), self.plane_links
-        each = self.leaf * self.lane_bandwidth / self.level.oversubscription
+        leaves = self.plane_links
+        rate = self.leaf * self.lane_bandwidth / self.level.oversubscription
         spine, first = self.width, self.width + self.lanes
-        up = [(first + rail * leaves + leaf, spine + rail, each, "leaves to the spine")
+        up = [(first + rail * leaves + leaf, spine + rail, rate, "leaves to the spine")
               for rail in range(self.lanes) for leaf in range(leaves)]  # fmt: skip
-        return found + up + [(b, a, rate, "spine to the leaves") for a, b, rate, _ in up]
+        down = [(spine, leaf, rate, "spine to the leaves") for leaf, spine, _, _ in up]
+        return super().inside() + up + down
 
     def port_switch(self, unit: int, lane: int) -> int:
         if not self.plane_links:
             return self.width + lane
-        at = unit % self.width // self.leaf
-        return self.width + self.lanes + lane * self.plane_links + at
+        leaf = unit % self.width // self.leaf
+        return self.width + self.lanes + lane * self.plane_links + leaf

@@ -39,14 +39,14 @@ class Rail(Fabric):
         count = self.count_inside() // 2
         leave = source % self.unit * count // self.unit
         enter = target % self.unit * count // self.unit
-        apart = leave != enter
-        return [np.where(apart, leave, NOWHERE), np.where(apart, count + enter, NOWHERE)]
+        differ = leave != enter
+        return [np.where(differ, leave, NOWHERE), np.where(differ, count + enter, NOWHERE)]
 
     def inside(self) -> list[tuple[int, int, float, str]]:
         count, spine = self.count_inside() // 2, self.width + self.count_inside() // 2
-        each = self.width * self.level.bandwidth / self.level.oversubscription
-        up = [(self.width + j, spine, each, "rails to the spine") for j in range(count)]
-        return up + [(spine, self.width + j, each, "spine to the rails") for j in range(count)]
+        rate = self.width * self.level.bandwidth / self.level.oversubscription
+        up = [(self.width + j, spine, rate, "rails to the spine") for j in range(count)]
+        return up + [(spine, self.width + j, rate, "spine to the rails") for j in range(count)]
 
     def port_switch(self, unit: int, lane: int) -> int:
         return self.width + lane

@@ -24,24 +24,31 @@ class SlimFly(Wired):
         if shape != (2, q, q, hosts) or not odd_prime or 2 * q * q * hosts != self.width:
             raise ValueError(f"{self.level.name}: a slim-fly of {self.width} units needs shape "
                              "[2, q, q, units per switch], q an odd prime")  # fmt: skip
-        near, far = generators(q)
-        each = self.level.bandwidth
-        trunks: list[Trunk] = []
-        for part, steps in ((0, near), (1, far)):
-            trunks += [
-                (part * q * q + x * q + y, part * q * q + x * q + (y + step) % q, each,
-                 "links of a line")
-                for x in range(q) for y in range(q) for step in steps
-                if (y + step) % q > y
-            ]  # fmt: skip
-        trunks += [(x * q + (m * x + c) % q, q * q + m * q + c, each, "links across")
-                   for x in range(q) for m in range(q) for c in range(q)]  # fmt: skip
+        lines, across = links(q)
+        trunks: list[Trunk] = [
+            *((a, b, self.level.bandwidth, "links of a line") for a, b in lines),
+            *((a, b, self.level.bandwidth, "links across") for a, b in across),
+        ]
         switches = 2 * q * q
         return Wiring(switches, np.arange(self.width) // hosts, trunks, np.ones(switches, bool))
 
 
+def links(q: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return the pairs of switches that are linked in a line of either part, and across parts."""
+    near, far = generators(q)
+    lines = [
+        (line + y, line + (y + step) % q)
+        for part, steps in ((0, near), (1, far))
+        for line in range(part * q * q, (part + 1) * q * q, q)
+        for y in range(q) for step in steps if (y + step) % q > y
+    ]  # fmt: skip
+    across = [(x * q + (m * x + c) % q, q * q + m * q + c)
+              for x in range(q) for m in range(q) for c in range(q)]  # fmt: skip
+    return lines, across
+
+
 def generators(q: int) -> tuple[set[int], set[int]]:
-    """X and X': even and odd powers of a primitive root, each closed under negation [besta2014]."""
+    """Return X and X': even and odd powers of a root, closed under negation [besta2014]."""
     root = next(g for g in range(2, q + 1) if len({pow(g, k, q) for k in range(q - 1)}) == q - 1)
     if q % 4 == 1:
         return ({pow(root, k, q) for k in range(0, q - 1, 2)},

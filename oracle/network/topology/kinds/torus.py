@@ -39,38 +39,38 @@ class Torus(Fabric):
 
     def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         """Link (unit, dimension, way) is numbered (unit · rank + dimension) · 2 + way."""
-        columns, here, stride, rank = [], start.copy(), 1, len(self.extents)
+        columns, unit, stride, rank = [], start.copy(), 1, len(self.extents)
         for dimension, extent in enumerate(self.extents):
-            from_, to = here // stride % extent, end // stride % extent
+            from_, to = unit // stride % extent, end // stride % extent
             ahead = (to - from_) % extent if self.wraps else np.abs(to - from_)
             forward = ahead <= extent // 2 if self.wraps else to >= from_
             hops = np.where(forward, ahead, extent - ahead) if self.wraps else ahead
             # the link that leaves the first unit of this line, and how far on the others' are
-            link = ((here - from_ * stride) * rank + dimension) * 2 + 1 - forward
+            link = ((unit - from_ * stride) * rank + dimension) * 2 + 1 - forward
             further = np.arange(-extent, 2 * extent) % extent * stride * rank * 2
             place, way = from_ + extent, np.where(forward, 1, -1)
             for hop in range(int(hops.max(initial=0))):
                 columns.append(np.where(hops > hop, link + further[place], NOWHERE))
                 place = place + way
-            here = here + (to - from_) * stride
+            unit = unit + (to - from_) * stride
             stride *= extent
         return columns
 
     def inside(self) -> list[tuple[int, int, float, str]]:
-        links, each = [], (self.level.ports or 1) * self.level.bandwidth
+        links, rate = [], (self.level.ports or 1) * self.level.bandwidth
         for unit in range(self.width):
             stride = 1
             for extent in self.extents:
-                at = unit // stride % extent
+                place = unit // stride % extent
                 for way in (1, -1):
-                    to = unit + ((at + way) % extent - at) * stride
-                    links.append((unit, to, each, "links"))
+                    to = unit + ((place + way) % extent - place) * stride
+                    links.append((unit, to, rate, "links"))
                 stride *= extent
         return links
 
 
 class RingNetwork(Torus):
-    """Units in one ring, a link either way to each neighbour."""
+    """Units in one ring, with a link to each neighbour and one back."""
 
     kind = "ring"
 

@@ -27,18 +27,18 @@ class TwistedTorus(Wired):
         if math.prod(extents) != self.width or not extents:
             raise ValueError(f"{self.level.name}: {extents} does not hold {self.width} units")
         longest = extents.index(max(extents))
-        half, each = extents[longest] // 2, (self.level.ports or 1) * self.level.bandwidth
+        half, rate = extents[longest] // 2, (self.level.ports or 1) * self.level.bandwidth
         strides = [math.prod(extents[:k]) for k in range(len(extents))]
         trunks: list[Trunk] = []
         for number, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
             twisted = extent * 2 == extents[longest]
             for unit in range(self.width):
-                at = unit // stride % extent
-                to = unit + ((at + 1) % extent - at) * stride
-                if twisted and at == extent - 1:
+                place = unit // stride % extent
+                to = unit + ((place + 1) % extent - place) * stride
+                if twisted and place == extent - 1:
                     far = unit // strides[longest] % extents[longest]
                     to += ((far + half) % extents[longest] - far) * strides[longest]
-                if to != unit and not (extent == 2 and at == 1 and not twisted):
-                    trunks.append((unit, to, each, f"links of dimension {number + 1}"))
+                if to != unit and not (extent == 2 and place == 1 and not twisted):
+                    trunks.append((unit, to, rate, f"links of dimension {number + 1}"))
         passing = np.ones(self.width, bool)
         return Wiring(self.width, np.arange(self.width), trunks, passing)
