@@ -17,7 +17,7 @@ from oracle.network import topology
 from oracle.network.collectives import Steps, named
 from oracle.network.collectives.schedule import AllPairs, Pairs
 from oracle.network.contention import RankGroups, schedule_cost
-from oracle.network.contention.asynchronous import played
+from oracle.network.contention.counting.asynchronous import played
 from oracle.network.topology import Topology
 
 ENVELOPE = 16  # bytes that SimGrid adds to every message

@@ -20,16 +20,16 @@ from oracle.network.contention import (
     Contention,
     RankGroups,
     alone,
-    counting,
     fair_rates,
-    flows,
     interference,
     lines,
     loads,
     schedule_cost,
     sentence,
 )
-from oracle.network.contention.critical_path import critical_path
+from oracle.network.contention.counting import flows as flows_module
+from oracle.network.contention.counting import steps as steps_module
+from oracle.network.contention.counting.critical_path import critical_path
 from oracle.network.topology import Topology, network_of, placement
 from oracle.spec import catalogue
 from oracle.spec.device import Device
@@ -126,12 +126,12 @@ def test_a_step_counted_in_parts_costs_the_same(graph, pattern, op, monkeypatch)
     inner = groups.inner(4)
     schedules = [by.schedule(groups.p, inner) for by in ALGORITHMS[op].values()
                  if by.fits(groups.p, inner)]  # fmt: skip
-    whole = [schedule_cost(graph, groups, steps, reduce=False) for steps in schedules]
-    monkeypatch.setattr(counting, "PART", 7)
-    monkeypatch.setattr(counting, "BLOCK", 1)  # no two steps at once
-    monkeypatch.setattr(flows, "BLOCK", 1)
-    for steps, then in zip(schedules, whole, strict=True):
-        now = schedule_cost(graph, groups, steps, reduce=False)
+    whole = [schedule_cost(graph, groups, schedule, reduce=False) for schedule in schedules]
+    monkeypatch.setattr(steps_module, "PART", 7)
+    monkeypatch.setattr(steps_module, "BLOCK", 1)  # no two steps at once
+    monkeypatch.setattr(flows_module, "BLOCK", 1)
+    for schedule, then in zip(schedules, whole, strict=True):
+        now = schedule_cost(graph, groups, schedule, reduce=False)
         for each in ("start", "per_byte", "phi"):
             assert getattr(now, each) == pytest.approx(getattr(then, each), rel=1e-12)
         assert now.full == then.full

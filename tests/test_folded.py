@@ -14,8 +14,8 @@ from oracle.network import topology
 from oracle.network.collectives import named
 from oracle.network.collectives.schedule import AllPairs, Steps, shift
 from oracle.network.contention import Cost, RankGroups, schedule_cost
-from oracle.network.contention.asynchronous import played, swaps
-from oracle.network.contention.counting import step_costs
+from oracle.network.contention.counting.asynchronous import played, swaps
+from oracle.network.contention.counting.steps import step_costs
 from oracle.network.topology import Topology
 from oracle.spec.system import Level
 

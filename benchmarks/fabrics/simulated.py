@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.fabrics.shapes import Case, simulated
 from benchmarks.table import Table, figure, rounded
 from oracle.network.contention import schedule_cost
-from oracle.network.contention.asynchronous import listed, played, swaps
+from oracle.network.contention.counting.asynchronous import listed, played, swaps
 
 TABLE = Path(__file__).parents[2] / "tests" / "data" / "simgrid_shapes.csv"
 ENVELOPE = 16  # bytes that SimGrid adds to every message

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, menu
-from oracle.network.contention.cost import schedule_costs
+from oracle.network.contention.counting.ring_sets import laid_out
+from oracle.network.contention.counting.schedules import schedule_costs
 from oracle.network.contention.groups import RankGroups, closest_devices
 from oracle.network.contention.library import CHANNELS, TREES, Term, factors, terms
-from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import network_of
 from oracle.readers.logs import Sample
 from oracle.spec.system import FACTORS, System

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
-Few: TypeAlias = NDArray[np.int16]  # numbers of a short list
-Numbers: TypeAlias = NDArray[np.int32]  # of links
+ShortInts: TypeAlias = NDArray[np.int16]  # numbers of a short list
+LinkNumbers: TypeAlias = NDArray[np.int32]  # of links
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Number: TypeAlias = float | NDArray[np.floating[Any]]  # equations take either

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from oracle.network.collectives import ALGORITHMS, Algorithm
-from oracle.network.contention.cost import Cost, schedule_costs
+from oracle.network.contention.counting.ring_sets import laid_out
+from oracle.network.contention.counting.schedules import Cost, schedule_costs
 from oracle.network.contention.groups import RankGroups
-from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import Topology
 from oracle.spec.system import System
 

@@ -18,7 +18,7 @@ from oracle.network import nccl
 from oracle.network.arrays import Floats
 from oracle.network.collectives import Algorithm
 from oracle.network.collectives.alltoall import ScatteredAlltoall
-from oracle.network.contention.cost import Cost
+from oracle.network.contention.counting.schedules import Cost
 from oracle.network.contention.line import CostLine
 from oracle.network.contention.measured import rank_distance
 from oracle.network.topology import Topology

@@ -13,10 +13,10 @@ from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, named
 from oracle.network.collectives.dispatch import ByExperts
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
-from oracle.network.contention.cost import Cost, schedule_cost
+from oracle.network.contention.counting.ring_sets import laid_out
+from oracle.network.contention.counting.schedules import Cost, schedule_cost
 from oracle.network.contention.groups import RankGroups, closest_devices, spanning_level
 from oracle.network.contention.line import CostLine
-from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import network_of
 from oracle.spec.doubt import AGAIN, FOLD, OPERATION
 from oracle.spec.system import Calibrated, System

@@ -19,9 +19,9 @@ from itertools import product
 import numpy as np
 
 from oracle.network.arrays import Floats
-from oracle.network.contention.flows import add_to_links, flows_of
+from oracle.network.contention.counting.flows import add_to_links, flows_of
+from oracle.network.contention.counting.ring_sets import steps_of_line
 from oracle.network.contention.groups import Pattern, closest_devices, seated
-from oracle.network.contention.ring_sets import steps_of_line
 from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 

@@ -17,7 +17,7 @@ from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
 from oracle.network.contention.by_nodes import slowed
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
-from oracle.network.contention.cost import Cost
+from oracle.network.contention.counting.schedules import Cost
 from oracle.network.contention.groups import (
     Pattern,
     RankGroups,

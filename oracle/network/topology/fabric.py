@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from oracle.network.arrays import Bools, Few, Floats, Ints
+from oracle.network.arrays import Bools, Floats, Ints, ShortInts
 from oracle.spec.system import Level
 
 NOWHERE = -1  # a link number that stands for "no link here"
@@ -108,7 +108,7 @@ class Fabric:
         if inside := [link[2] for link in self.inside()]:
             rates[2 * self.port_links :].reshape(self.copies, -1)[:] = inside
 
-    def labels(self) -> tuple[list[str], Few]:
+    def labels(self) -> tuple[list[str], ShortInts]:
         """Return the kinds of links in words, and each link's kind, in the order of `rate`."""
         unit, inside = self.unit_name, [link[3] for link in self.inside()]
         kinds = list(dict.fromkeys(inside))

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from oracle.network.arrays import Few, Floats, Ints
+from oracle.network.arrays import Floats, Ints, ShortInts
 from oracle.network.topology.fabric import Fabric
 from oracle.network.topology.topology import Topology
 from oracle.spec.level import Level
@@ -99,7 +99,7 @@ class Joined(Topology):
         return route, level, np.array(parts or [1.0])
 
     @cached_property
-    def kinds(self) -> tuple[list[str], Few]:
+    def kinds(self) -> tuple[list[str], ShortInts]:
         """The kinds of links, each with its partition's name, and each link's kind."""
         words: list[str] = []
         numbers = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracle.network.arrays import Few, Floats, Ints
+from oracle.network.arrays import Floats, Ints, ShortInts
 from oracle.network.topology.fabric import NOWHERE, Fabric
 from oracle.network.topology.kinds import KINDS
 from oracle.spec.document import refusal
@@ -210,7 +210,7 @@ class Topology:
         return np.asarray((seconds * carried).max(axis=0))
 
     @cached_property
-    def kinds(self) -> tuple[list[str], Few]:
+    def kinds(self) -> tuple[list[str], ShortInts]:
         """The kinds of links in words ("node uplinks"), and the number of each link's kind."""
         words: list[str] = []
         numbers = []

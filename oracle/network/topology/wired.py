@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oracle.network.arrays import Bools, Few, Ints, Numbers
+from oracle.network.arrays import Bools, Ints, LinkNumbers, ShortInts
 from oracle.network.topology.fabric import NOWHERE, Fabric
 from oracle.spec.document import refusal
 from oracle.spec.level import Level
@@ -184,7 +184,7 @@ class Wired(Fabric):
         return self.shortest(begin, stop, key)
 
     @cached_property
-    def table(self) -> Numbers | None:
+    def table(self) -> LinkNumbers | None:
         """(columns, from, to) ways between all homes; None where they are too many."""
         home = np.unique(self.wiring.home)
         if len(home) ** 2 * self.diameter * self.spread > TABLE:
@@ -243,7 +243,7 @@ class Wired(Fabric):
         return np.asarray(able & (self.wiring.passing[onward] | (onward == stop[:, None])))
 
     @cached_property
-    def onward(self) -> tuple[Few, Few] | None:
+    def onward(self) -> tuple[ShortInts, ShortInts] | None:
         """(destinations, vertices, degree) trunks out, those on a shortest way first, and their
         number, 1 at the end; None where they are too many to remember.
         """

@@ -16,8 +16,8 @@ import numpy as np
 
 from oracle.network.arrays import Floats
 from oracle.network.collectives.schedule import Shift, Steps
+from oracle.network.contention.counting.step_costs import StepCosts
 from oracle.network.contention.groups import RankGroups
-from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
 from oracle.network.topology.kinds.torus import RingNetwork, Torus
 

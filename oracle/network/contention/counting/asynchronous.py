@@ -14,8 +14,8 @@ import numpy as np
 
 from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.schedule import Pairs, Shift, Steps, XorExchange
-from oracle.network.contention.fair_shares import fair_rates
-from oracle.network.contention.flows import flows_of
+from oracle.network.contention.counting.fair_shares import fair_rates
+from oracle.network.contention.counting.flows import flows_of
 from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
 

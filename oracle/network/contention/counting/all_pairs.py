@@ -10,9 +10,9 @@ import numpy as np
 
 from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.schedule import Steps
-from oracle.network.contention.flows import BLOCK, groups_apart
+from oracle.network.contention.counting.flows import BLOCK, groups_apart
+from oracle.network.contention.counting.step_costs import StepCosts
 from oracle.network.contention.groups import RankGroups
-from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
 from oracle.network.topology.fabric import NOWHERE
 from oracle.network.topology.kinds.dragonfly import Dragonfly

@@ -9,11 +9,11 @@ import numpy as np
 
 from oracle.network.arrays import Floats
 from oracle.network.collectives import Steps
-from oracle.network.contention.asynchronous import listed, played, swaps
-from oracle.network.contention.counting import step_costs
-from oracle.network.contention.critical_path import critical_path, leaves_ranks_out
+from oracle.network.contention.counting.asynchronous import listed, played, swaps
+from oracle.network.contention.counting.critical_path import critical_path, leaves_ranks_out
+from oracle.network.contention.counting.step_costs import StepCosts
+from oracle.network.contention.counting.steps import step_costs
 from oracle.network.contention.groups import RankGroups
-from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
 
 

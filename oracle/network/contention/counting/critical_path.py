@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oracle.network.arrays import Floats, Ints, Numbers
+from oracle.network.arrays import Floats, Ints, LinkNumbers
 from oracle.network.collectives.schedule import Pairs, Steps
-from oracle.network.contention.flows import PART, flows_of
+from oracle.network.contention.counting.flows import PART, flows_of
 from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
 
@@ -97,7 +97,7 @@ def _finish(
     return results[0], results[1]
 
 
-def _crossed(topology: Topology, s: Ints, d: Ints) -> tuple[Numbers, Ints, Floats]:
+def _crossed(topology: Topology, s: Ints, d: Ints) -> tuple[LinkNumbers, Ints, Floats]:
     """Return the links of all flows in turn, their number by flow, the part that each carries."""
     links, counts, parts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], [np.zeros(0)]
     for begin in range(0, len(s), PART):
@@ -120,7 +120,7 @@ def _largest_of_flow(values: Floats, count: Ints) -> Floats:
     return most_of_flow
 
 
-def _by_link(link: Numbers) -> Ints:
+def _by_link(link: LinkNumbers) -> Ints:
     """Return the stable order by link number, sorted by digits of 16 bits."""
     order = np.argsort((link & 0xFFFF).astype(np.uint16), kind="stable")
     if (high := (link >> 16).astype(np.uint16)).any():

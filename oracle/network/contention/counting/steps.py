@@ -12,11 +12,11 @@ import numpy as np
 
 from oracle.network.arrays import Ints
 from oracle.network.collectives.schedule import AllPairs, Shift, Steps
-from oracle.network.contention.all_pairs import all_pairs_cost, countable
-from oracle.network.contention.flows import BLOCK, PART, Flows, flows_of
+from oracle.network.contention.counting.all_pairs import all_pairs_cost, countable
+from oracle.network.contention.counting.flows import BLOCK, PART, Flows, flows_of
+from oracle.network.contention.counting.rotations import turn_costs, turned
+from oracle.network.contention.counting.step_costs import StepCosts
 from oracle.network.contention.groups import RankGroups
-from oracle.network.contention.rotations import turn_costs, turned
-from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
 
 SORTED = 16  # times as many links as routes have: from there routes are sorted, not links listed
