@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import fabrics, parts, simgrid
+from benchmarks import fabrics, nccl_choice, parts, simgrid
 from benchmarks.table import Table, figure, rounded, text
-from oracle.network import nccl, topology
+from oracle.network import topology
 from oracle.network.collectives import named
 from oracle.network.contention import Contention, RankGroups, lines, schedule_cost, sentence
 from oracle.network.topology import Topology
@@ -163,8 +163,8 @@ def library(reference: Path) -> Table:
     fitted = replace(system, collectives=calibrate([read(p) for p in paths], system).entries)
     table, everything = [], {"nccl": [], "fitted": []}  # type: ignore[var-annotated]
     for nodes, nbytes, seconds in _logs(reference):
-        net = nccl.NcclNetwork(4 * nodes, nodes, 2, 12.0, 12.0, ll128=False)
-        choice, expected = nccl.choice("allreduce", net, nbytes)
+        net = nccl_choice.NcclNetwork(4 * nodes, nodes, 2, 12.0, 12.0, ll128=False)
+        choice, expected = nccl_choice.choice("allreduce", net, nbytes)
         offer = lines(fitted, "allreduce", ((4 * nodes, 1),), 4 * nodes)
         ours = np.min([line.start + line.per_byte * nbytes for line in offer], axis=0)
         errors = {"nccl": np.abs(expected / seconds - 1), "fitted": np.abs(ours / seconds - 1)}

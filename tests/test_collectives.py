@@ -9,11 +9,14 @@ import numpy as np
 import pint
 import pytest
 
+from benchmarks import nccl_choice
+from benchmarks.nccl_choice import NcclNetwork
 from oracle.network import nccl, topology
 from oracle.network.collectives import ALGORITHMS, Message, flows, menu, named
 from oracle.network.collectives.sparse import filled, switched
 from oracle.network.collectives.switches import InSwitch
 from oracle.network.contention import RankGroups, schedule_cost
+from oracle.spec.level import Level
 
 EVERY = [by for table in ALGORITHMS.values() for by in table.values()]
 RANKS = (2, 3, 4, 5, 6, 8, 12, 16, 20, 32)
@@ -227,9 +230,9 @@ def test_servers_and_grids_by_hand():
 
 
 def test_nccl_goes_from_latency_to_bandwidth_protocols():
-    net = nccl.NcclNetwork(ranks=64, nodes=16, channels=2, inside=12, between=12, ll128=False)
+    net = NcclNetwork(ranks=64, nodes=16, channels=2, inside=12, between=12, ll128=False)
     sizes = 4.0 * 2 ** np.arange(24)
-    choice, seconds = nccl.choice("allreduce", net, sizes)
+    choice, seconds = nccl_choice.choice("allreduce", net, sizes)
     assert choice[0] == "tree/LL"
     assert choice[-1] == "ring/Simple"
     order = [list(dict.fromkeys(choice)).index(c) for c in choice]
@@ -240,11 +243,23 @@ def test_nccl_goes_from_latency_to_bandwidth_protocols():
 
 
 def test_nccl_latency_by_hand():
-    net = nccl.NcclNetwork(ranks=8, nodes=2, channels=2, inside=12, between=12)
-    table = nccl.model("allreduce", net)
+    net = NcclNetwork(ranks=8, nodes=2, channels=2, inside=12, between=12)
+    table = nccl_choice.model("allreduce", net)
     assert table["ring", "LL"][0] == pytest.approx((3.6 + 10 * 0.47 + 4 * 2.7) * 1e-6)
     assert table["tree", "LL"][0] == pytest.approx((4.4 + 2 * (3 * 0.52 + 5.0)) * 1e-6)
     assert table["ring", "Simple"][1] == pytest.approx(24e9 * 8 / 14)
+
+
+def test_nccl_constants_by_hand():
+    """A tree's hops are its own, and the latency of a link beyond its ring's comes on top."""
+    levels = [Level("node", 8, 1e11, 2.9e-6, source="by hand", link="nvlink"),
+              Level("pod", 64, 1e10, 1e-6, source="by hand", link="network")]  # fmt: skip
+    base, part, hops = nccl.constants("double_tree", "LL", levels)
+    assert (base, part) == pytest.approx((6.8e-6, 0.92 / 3.8))
+    assert hops.tolist() == pytest.approx([1.6e-6, 5e-6, 0.0])
+    base, part, hops = nccl.constants("ring", "Simple", levels, (2, 8))
+    assert (base, part) == pytest.approx((8.4e-6, 1.0))
+    assert hops.tolist() == pytest.approx([4.4e-6, 1.9 * 9.6e-6, 0.0])
 
 
 def test_message_is_a_frozen_description():

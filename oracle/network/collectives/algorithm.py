@@ -40,19 +40,19 @@ class Algorithm(ABC):
 
     @abstractmethod
     def steps(self, p: Number) -> Number:
-        """Messages one after the other."""
+        """Return the number of messages that follow one another."""
 
     @abstractmethod
     def volume(self, p: Number) -> Number:
-        """Parts of the message that pass through the busiest rank, one way."""
+        """Return the parts of the message that pass through the busiest rank, one way."""
 
     def reduced(self, p: Number) -> Number:
-        """Parts of the message that the busiest rank adds up."""
+        """Return the parts of the message that the busiest rank adds up."""
         return 0 * np.asarray(p)
 
     @abstractmethod
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        """Who sends how much to whom, step by step."""
+        """Return who sends how much to whom, step by step."""
 
     def with_number(self, number: int) -> Self:
         """Return the algorithm with a number, `servers:8`; a ValueError where it takes none."""
@@ -71,7 +71,7 @@ class Algorithm(ABC):
         return self.schedule(p, inner)
 
     def seconds(self, p: Number, m: Any, alpha: Any, beta: Any, gamma: Any = 0.0) -> Any:
-        """The closed form; m, α, β and γ may carry units."""
+        """Return the closed form; m, α, β and γ may carry units."""
         return self.steps(p) * alpha + self.volume(p) * m * beta + self.reduced(p) * m * gamma
 
 

@@ -74,12 +74,12 @@ class BruckAlltoall(Algorithm):
 
 
 class TwoHopReduceScatter(Algorithm):
-    """Pieces to whom they are for in the node, added, and then to their like in other nodes.
+    """Pieces go to their rank in the node, are added, and go on to its like in other nodes.
 
         T = 2 α + ((q − 1)/q + (n − 1)/p) m β          n nodes of q ranks, p = n q
 
-    Whatever a sum is rounded to is rounded but twice, which numbers of few bits need. The closed
-    form takes one α and β for both, and q = 1.
+    A sum is rounded twice only, which matters to numbers of few bits. The closed form takes one α
+    and β for both hops, and q = 1.
     """
 
     op, name, source, menu = "reduce_scatter", "two_hop", "wang2024zero, §3.3 (qgZ)", False
@@ -107,6 +107,6 @@ class TwoHopReduceScatter(Algorithm):
 
 
 def _moved(p: int) -> list[int]:
-    """Blocks that move in each step: the distances with that bit set."""
+    """Return how many blocks move in each step: those whose distance has the step's bit set."""
     distance = np.arange(p)
     return [int((distance >> k & 1).sum()) for k in range(int(log2(p)))]

@@ -22,7 +22,7 @@ def _excess(p: int) -> tuple[int, int]:
 
 
 def _real(number: Ints, beyond: int) -> Ints:
-    """The rank that plays a number of the power of two: the odd ones of the first pairs."""
+    """Return the rank that stands for a number below the power of two: odd ones of first pairs."""
     return np.where(number < beyond, 2 * number + 1, number + beyond)
 
 

@@ -105,7 +105,7 @@ class Leader(Hierarchical):
 
 
 class HierarchicalAllgather(Algorithm):
-    """Each share to its like in the other nodes, then all of them inside the node.
+    """Each share goes to its like in the other nodes, then all shares go round inside the node.
 
     T = (n − 1)(α + m/qn β) + (q − 1)(α_in + m/q β_in)
     """

@@ -40,7 +40,7 @@ class RotationAllgather(RingAllgather):
 
 
 class RingReduceScatter(RingAllgather):
-    """The same way round, adding: T = (p − 1)(α + m/p β + m/p γ)."""
+    """The allgather's way round, adding: T = (p − 1)(α + m/p β + m/p γ)."""
 
     op, name, source = "reduce_scatter", "ring", "thakur2005, §3.2"
     like = ("allgather", 1.0)
@@ -188,7 +188,7 @@ class ChainBroadcast(Algorithm):
 
 
 class ChainReduce(ChainBroadcast):
-    """The chain the other way, adding."""
+    """The chain of the broadcast the other way, adding."""
 
     op = "reduce"
 

@@ -86,7 +86,7 @@ class SparseSwitching(OnRings, Algorithm):
 
 
 class SparseTree(Algorithm):
-    """Up a binomial tree and down again, k entries kept of each sum: T = 2⌈log₂p⌉(α + N₂ β)."""
+    """Up a binomial tree and down, with k entries left of each sum: T = 2⌈log₂p⌉(α + N₂ β)."""
 
     op, name, source = "sparse_allreduce", "gtopk", "shi2019, §III (gTop-k)"
 
@@ -104,7 +104,7 @@ class SparseTree(Algorithm):
 
 
 class SparseSplit(Algorithm):
-    """Each region's entries to its rank, which sums them; the k largest of all to everybody.
+    """Each region's entries go to its rank, which sums them; the k largest go to everybody.
 
         T = (1 + ⌈log₂p⌉) α + 2(p − 1)/p N₂ β
 

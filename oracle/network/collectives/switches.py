@@ -29,7 +29,7 @@ RADIX_BITS = 5  # of a tree of switches: each takes in 2⁵
 
 
 class InSwitch:
-    """What switches do for a collective: on offer only where levels say that they can."""
+    """An algorithm that switches help with, on offer only where levels say that they can."""
 
     menu: ClassVar[bool] = False
     word: ClassVar[str]  # of `reduces`, which levels between the ranks must say
@@ -159,7 +159,7 @@ class Sharp(InSwitch, Algorithm):
 
 
 class SharpReduceScatter(Sharp):
-    """Sums of a node through its switch, those of all nodes through the network's: m β_in, m/q β.
+    """Sums of a node through its switch, then of all nodes through the network's: m β_in, m/q β.
 
     T = (1 + [q > 1]) α + max(m β_in, m/q β): no less of a port than rings use, but few steps.
     """

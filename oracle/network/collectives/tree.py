@@ -28,7 +28,7 @@ def _up(p: int) -> list[Pairs]:
 
 
 class BinomialBroadcast(Algorithm):
-    """T = ⌈log₂p⌉ (α + m β)."""
+    """Broadcast down a binomial tree: T = ⌈log₂p⌉ (α + m β)."""
 
     op, name, source = "broadcast", "binomial", "thakur2005, §3.4"
 
@@ -43,7 +43,7 @@ class BinomialBroadcast(Algorithm):
 
 
 class BinomialReduce(BinomialBroadcast):
-    """T = ⌈log₂p⌉ (α + m β + m γ)."""
+    """Reduce up a binomial tree: T = ⌈log₂p⌉ (α + m β + m γ)."""
 
     op, name, source = "reduce", "binomial", "thakur2005, §4.3"
 

@@ -39,7 +39,7 @@ class RankGroups:
 
     @classmethod
     def of(cls, pattern: Pattern, devices: int) -> RankGroups:
-        """Groups of a pattern, pairs of size 1 left out."""
+        """Return the groups of a pattern, pairs of size 1 left out."""
         return cls(tuple(pair for pair in pattern if pair[0] > 1), devices)
 
     @cached_property
@@ -58,7 +58,7 @@ class RankGroups:
         return max((size * stride for size, stride in self.pattern), default=1)
 
     def number_of(self, ranks: Ints) -> Ints:
-        """The number of ranks in their groups."""
+        """Return the number of each rank in its group."""
         number = np.zeros(len(ranks), np.int64)
         for size, stride in self.pattern:
             number = number * size + ranks // stride % size
@@ -71,20 +71,20 @@ class RankGroups:
         return np.asarray(ranks - self.offsets[self.number_of(ranks)])
 
     def bases(self, span: int | None = None) -> Ints:
-        """The first rank of every group, or of those that begin among so many ranks."""
+        """Return the first rank of every group, or of those that begin among the first `span`."""
         ranks = np.arange(self.devices if span is None else span)
         for size, stride in self.pattern:
             ranks = ranks[ranks // stride % size == 0]
         return ranks
 
     def exchange_period(self, mask: int) -> int:
-        """Ranks after which an exchange across `mask` begins anew."""
+        """Return the ranks after which an exchange across `mask` begins anew."""
         span = 1 << int(mask).bit_length()
         size, stride = self.pattern[-1]
         return min(stride * span, self.block) if size % span == 0 else self.block
 
     def devices_of(self, ranks: Ints) -> Ints:
-        """The devices of ranks."""
+        """Return the devices that ranks are on."""
         return ranks if self.device is None else self.device[ranks]
 
     @cached_property
@@ -98,7 +98,7 @@ class RankGroups:
         return b"" if self.device is None else sha256(self.device.tobytes()).digest()
 
     def members(self, numbers: Ints, bases: Ints) -> Ints:
-        """The devices of members by their numbers, of the groups that begin at `bases`."""
+        """Return the devices of numbered members of the groups that begin at `bases`."""
         if self.pattern == ((self.devices, 1),):  # a group of all: number r is rank r
             return self.devices_of(numbers)
         return self.devices_of((self.offsets[numbers][:, None] + bases).ravel())

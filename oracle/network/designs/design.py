@@ -192,7 +192,7 @@ def by_node(needs: Needs, nodes_a_switch: int) -> Ints:
 
 
 def counted(count: int, noun: str = "port") -> str:
-    """`1 port`, `8 ports`."""
+    """Return a count with its noun: `1 port`, `8 ports`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

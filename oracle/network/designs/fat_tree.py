@@ -19,7 +19,7 @@ RATIOS = (1, 2, 3)
 
 
 class Sizes(NamedTuple):
-    """LinkNumbers of a tree of tiers: the fewer switches, and then cables, the better."""
+    """Sizes of a tree of tiers: the fewer switches, and then cables, the better."""
 
     switches: int
     cables: int  # between switches

@@ -14,32 +14,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.network.arrays import Ints
 from oracle.spec.level import Level
 from oracle.spec.seats import Digit
 from oracle.spec.system import System
 
 Parts: TypeAlias = tuple[tuple[int, int], ...]  # (axis, size), the closest first
-
-
-def block(devices: int) -> Ints:
-    """Consecutive ranks fill a node, then the next: rank r on device r."""
-    return np.arange(devices)
-
-
-def round_robin(devices: int, unit: int) -> Ints:
-    """Consecutive ranks go to consecutive nodes of `unit` devices, and round again."""
-    return np.arange(devices).reshape(-1, unit).T.ravel()
-
-
-def by_axis(sizes: Sequence[int], order: Sequence[int]) -> Ints:
-    """Ranks of a mesh (sizes outermost first) laid out with its axes in another order.
-
-    `order` lists the axes from the farthest apart to the closest.
-    """
-    shape = tuple(sizes[axis] for axis in order)
-    places = np.arange(int(np.prod(shape))).reshape(shape)
-    return np.transpose(places, np.argsort(np.asarray(order))).ravel()
 
 
 def cyclic(devices: int, unit: int) -> tuple[Digit, ...]:

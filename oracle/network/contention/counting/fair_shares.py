@@ -35,7 +35,7 @@ class Contention:
 
     @cached_property
     def part(self) -> Floats:
-        """Of a flow, what the link in each column carries."""
+        """The part of a flow that the link in each column carries."""
         return self.topology.spread_route(self.source, self.target)[2]
 
     @cached_property
@@ -54,16 +54,8 @@ class Contention:
         """Penalty of each flow: solo rate over fair rate."""
         return np.where(np.isfinite(self.solo), self.solo / self.rates, 1.0)
 
-    @cached_property
-    def step_penalty(self) -> Floats:
-        """Penalty of each flow by the load of its fullest link: what a step costs."""
-        weight = np.broadcast_to(self.nbytes, self.route.shape) * self.part[:, None]
-        load = np.bincount(self.route.ravel(), weight.ravel(), self.topology.links + 1)
-        busy = load * self.topology.seconds_per_byte
-        return np.asarray(busy[self.route].max(axis=0) * self.solo / self.nbytes)
-
     def graph(self) -> nx.Graph[int]:
-        """Flows as nodes, an edge where they share a link, with the links' names."""
+        """Return a graph with flows for nodes, and edges with the names of links they share."""
         import networkx as nx
 
         graph: nx.Graph[int] = nx.Graph()
@@ -82,7 +74,7 @@ class Contention:
         return graph
 
     def seconds(self) -> float:
-        """Until the last flow is through, shares set anew whenever one is done."""
+        """Return the seconds until the last flow is through; rates change whenever one is."""
         left, now = self.nbytes.astype(float), 0.0
         going = np.flatnonzero((left > 0) & np.isfinite(self.solo))
         while len(going):
@@ -97,7 +89,7 @@ class Contention:
 def fair_rates(
     capacity: Floats, route: Ints, part: Floats | None = None, weight: Floats | None = None
 ) -> Floats:
-    """Max-min fair rates by progressive filling [bertsekas1992, §6.5.2].
+    """Return max-min fair rates by progressive filling [bertsekas1992, §6.5.2].
 
     All flows grow alike, or by their weight, until a link is full; its flows stay, the others
     grow on. `route` is padded with the last link, which has no limit; the link in a column

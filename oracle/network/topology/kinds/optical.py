@@ -9,7 +9,7 @@ from oracle.network.topology.fabric import NOWHERE, Fabric
 
 
 class Optical(Fabric):
-    """Packets for what is small or goes astray, circuits for the big flows of a fixed ring.
+    """A packet switch for small and stray messages, circuits for the big flows of a fixed ring.
 
     Every unit has `ports` into an electrical switch, and circuits to the next and the last unit.
     `shape` is (times, µs): a circuit carries that multiple of a port's bandwidth, and setting

@@ -51,7 +51,7 @@ class RailOnly(Fabric):
         return self.width * self.lanes + 2 * self.lanes * self.plane_links
 
     def lane_of(self, device: Ints) -> Ints:
-        """The rail on which a device's own port is."""
+        """Return the rail that a device's port is on."""
         return np.asarray(device % self.unit * self.lanes // self.unit)
 
     def port(self, device: Ints, key: Ints, salt: Ints) -> Ints:

@@ -31,11 +31,11 @@ class Rail(Fabric):
         return float(self.unit)
 
     def count_inside(self) -> int:
-        """Rails to the spine and back; at full bisection the ports fill up before they do."""
+        """Return the links of rails to the spine and back; at full bisection only ports count."""
         return 0 if self.level.oversubscription <= 1 else 2 * max(1, round(self.ports))
 
     def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
-        """Rail up and rail down of flows between devices, where their rails differ."""
+        """Return a flow's links from its rail to the spine and on, where its ends' rails differ."""
         count = self.count_inside() // 2
         leave = source % self.unit * count // self.unit
         enter = target % self.unit * count // self.unit

@@ -15,7 +15,7 @@ class Switch(Fabric):
 
 
 class Pcie(Fabric):
-    """A PCIe switch or a socket's root: all below share the unit's one way up.
+    """A PCIe switch or a socket's root: all devices below share the unit's one way up.
 
     The ports of a unit are one pipe: what leaves it takes any of them.
     """
@@ -42,7 +42,7 @@ class FatTree(Fabric):
 
     @classmethod
     def stages(cls, level: Level, unit: int) -> list[Level]:
-        """One level a stage, where `shape` lists arities: hosts a leaf first."""
+        """Return a level for each stage where `shape` lists arities, the hosts of a leaf first."""
         if len(level.shape) < 2:
             return [replace(level, shape=())]
         stages, span = [], unit
