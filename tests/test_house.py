@@ -281,7 +281,7 @@ EMPTY = set(re.findall(r"\w+", """
     shown wanted let put kept held
 """))  # fmt: skip
 CLEARED = ("predict/", "plan/", "ask/search.py", "ask/space.py", "ask/candidates.py",
-           "ask/climb.py", "executor/", "calibration/", "network/contention/", "network/collectives/", "network/")  # fmt: skip
+           "ask/climb.py", "executor/", "calibration/", "network/")  # fmt: skip
 
 
 def bound(tree: ast.Module) -> Iterator[str]:
