@@ -1,6 +1,6 @@
-"""The questions, as functions of names, paths or objects; those of the command line by its names.
+"""The verbs of the command line as functions of names, paths or objects.
 
-arguments  what arguments may be, and what is said where they are not
+arguments  checks of arguments, and the refusals of wrong ones
 predict    estimate, recommend
 decide     choose, design_network, workflow
 explore    sweep, explain

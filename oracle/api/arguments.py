@@ -1,4 +1,4 @@
-"""What arguments of the public functions may be; each refusal names the argument and a cure."""
+"""Checks of the public functions' arguments; each refusal names the argument and a cure."""
 
 from __future__ import annotations
 
@@ -17,57 +17,59 @@ R = TypeVar("R")
 
 
 class ArgumentError(SpecError, TypeError):
-    """A call that lacks an argument, or has one that nobody knows."""
+    """An error of a call that lacks an argument, or has an unknown one."""
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, whose wrong arguments are told with the right word."""
-    known = signature(function).parameters
-    open_ended = any(one.kind is Parameter.VAR_KEYWORD for one in known.values())
+    """Return a function that refuses wrong arguments and suggests the right ones."""
+    parameters = signature(function).parameters
+    open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if not open_ended:
-            check_names(function.__name__, kwargs, known)
+            check_names(function.__name__, kwargs, parameters)
         try:
-            given = signature(function).bind(*args, **kwargs).arguments
+            bound = signature(function).bind(*args, **kwargs).arguments
         except TypeError as error:
-            what = f"{function.__name__}: {str(error).replace(chr(39), '`')}"
-            raise _wrong(function.__name__, what, _shape(function)) from None
-        named = given.get("model"), given.get("system")
-        if (meant := swapped(*named)) is not None:
-            what = f"`{named[0]}` stands where the model is due, `{named[1]}` where the system is"
+            complaint = f"{function.__name__}: {str(error).replace(chr(39), '`')}"
+            raise _wrong(function.__name__, complaint, _shape(function)) from None
+        model_and_system = bound.get("model"), bound.get("system")
+        if (meant := swapped(*model_and_system)) is not None:
+            net, machine = model_and_system
+            complaint = f"`{net}` stands where the model is due, `{machine}` where the system is"
             call_meant = ", ".join(f'"{name}"' for name in meant)
-            raise refusal("options", what, f"{function.__name__}({call_meant}, …)")
+            raise refusal("options", complaint, f"{function.__name__}({call_meant}, …)")
         return function(*args, **kwargs)
 
     return call
 
 
-def check_names(name: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(name: str, words: Iterable[str], parameters: Iterable[str]) -> None:
     """Refuse arguments that a function does not know."""
-    for word in given:
-        if word not in known:
-            hint = suggest(word, known, "it takes")
+    for word in words:
+        if word not in parameters:
+            hint = suggest(word, parameters, "it takes")
             raise _wrong(name, f"{name} has no argument `{word}`", hint)
 
 
-def _wrong(name: str, what: str, hint: str) -> ArgumentError:
-    return ArgumentError(name, [Fault("E112", what, Place(), hint)])
+def _wrong(name: str, complaint: str, hint: str) -> ArgumentError:
+    return ArgumentError(name, [Fault("E112", complaint, Place(), hint)])
 
 
 def _shape(function: Callable[..., Any]) -> str:
-    """`estimate(model, system, plan, batch, …)`: what must be said."""
-    said = [
+    """Return a function with its required arguments: `estimate(model, system, plan, batch, …)`."""
+    required = [
         name
-        for name, one in signature(function).parameters.items()
-        if one.default is Parameter.empty and one.kind is Parameter.POSITIONAL_OR_KEYWORD
+        for name, parameter in signature(function).parameters.items()
+        if parameter.default is Parameter.empty
+        and parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
     ]
-    return f"{function.__name__}({', '.join(said)}, …)"  # fmt: skip
+    return f"{function.__name__}({', '.join(required)}, …)"  # fmt: skip
 
 
 def plans_of(plan: Any) -> list[str | Plan]:
-    """Each plan, or table of plans, of a text, a `Plan`, an `Estimate`, or a column of these."""
+    """Return each plan, or table of plans, of a text, `Plan`, `Estimate`, or a list of these."""
     if isinstance(plan, Mapping):
         words = " ".join(f"{name}:{degree}" for name, degree in plan.items())
         raise refusal("plan", "a plan is a text, not a dict", f"write `{words}`")
@@ -77,33 +79,36 @@ def plans_of(plan: Any) -> list[str | Plan]:
         return list(plan.plans)
     if not isinstance(plan, Iterable):
         raise refusal("plan", f"`{plan!r:.40}` is no plan", 'a text such as "data:16 filter:4"')
-    return [one for each in plan for one in plans_of(each)]
+    return [part for entry in plan for part in plans_of(entry)]
 
 
 def texts_of(plan: Any) -> list[str]:
-    """The text of each plan."""
+    """Return the text of each plan."""
     return [
-        row for one in plans_of(plan)
-        for row in ([one] if isinstance(one, str) else [one.text(i) for i in range(len(one))])
-    ]  # fmt: skip
+        row
+        for plans in plans_of(plan)
+        for row in (
+            [plans] if isinstance(plans, str) else [plans.text(i) for i in range(len(plans))]
+        )
+    ]
 
 
 def names_of(words: str | Iterable[str]) -> list[str]:
-    """Names as a list, or between commas as on the command line."""
+    """Return names as a list, of a list or of a text with commas as on the command line."""
     return [word.strip() for word in words.split(",")] if isinstance(words, str) else list(words)
 
 
 def check_batch(batch: Any, plans: int = 1) -> None:
-    """Refuse what is not one batch, or one for each of so many plans."""
+    """Refuse a batch that is no whole number, or batches that are not one for each plan."""
     import numpy as np
 
     try:
         sizes = np.asarray(batch, float)
     except (TypeError, ValueError):
         sizes = np.array(np.nan)
-    whole = np.isfinite(sizes) & (sizes >= 1) & (sizes == np.round(sizes))
-    if not (sizes.size and whole.all()):
+    valid = np.isfinite(sizes) & (sizes >= 1) & (sizes == np.round(sizes))
+    if not (sizes.size and valid.all()):
         raise refusal("options", f"a batch of {batch!s:.40} samples", "a whole number from 1 on")
     if sizes.size not in (1, plans):
-        what = f"{sizes.size} batches for {plans} plans"
-        raise refusal("options", what, "one batch for all, or one for each")
+        complaint = f"{sizes.size} batches for {plans} plans"
+        raise refusal("options", complaint, "one batch for all, or one for each")

@@ -1,4 +1,4 @@
-"""Which machine, which network, how to run many trainings: questions above one plan."""
+"""Questions above one plan: which machine, which network, how to run many trainings."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def workflow(
     trials: int | None = None,
     grow: bool = False,
     reading: str = "best",
-    **said: Any,
+    **settings: Any,
 ) -> Campaign:
-    """The fastest way to run many trainings on `nodes`: how many at once, how large each.
+    """Return the fastest way to run many trainings on `nodes`: how many at once, how large each.
 
     `what` is a model, with a `search` (random, grid, halving, genetic, ensemble, transfer; or a
-    dict of a `kind` and its settings) of so many `trials`; or a workflow's file. What is `said`
-    beside it counts before what the file says: `epochs`, `tokens`, `steps` or `to_target` of a
-    trial, its `batch` or `max_batch`, `plan`, `dataset`, `precision`, `optimizer`, `software`, the
-    `spread` of trials' times.
+    dict of a `kind` and its settings) of so many `trials`; or a workflow's file. The `settings`
+    override those of the file: `epochs`, `tokens`, `steps` or `to_target` of a trial, its `batch`
+    or `max_batch`, `plan`, `dataset`, `precision`, `optimizer`, `software`, the `spread` of
+    trials' times.
 
     >>> import oracle
     >>> found = oracle.workflow("resnet50", "abci", 4, search="random", trials=32, epochs=90,
@@ -50,8 +50,8 @@ def workflow(
     from oracle.ask.trials import opened
     from oracle.ask.workflow import campaign
 
-    said = {"search": search, "trials": trials, **said}
-    return campaign(opened(what, system, said, [nodes], grow=grow, reading=reading), nodes)
+    settings = {"search": search, "trials": trials, **settings}
+    return campaign(opened(what, system, settings, [nodes], grow=grow, reading=reading), nodes)
 
 
 def design_network(
@@ -70,14 +70,14 @@ def design_network(
     link: float | str | None = None,
     **options: Any,
 ) -> Designs:
-    """Every network that joins so many devices with switches of so many ports, the answer first.
+    """Return every network of `devices` and switches of `ports` ports, the recommended one first.
 
-    That is the cheapest of those on which no model is slower than on the fastest for it by more
-    than `within`: by `switch_price` and `cable_price` (USD, one for all cables or one each of
-    `node`, `group` and `global`), else by switches and then cables. Devices, nodes, ports of a
-    node and their links are the system's, unless `nics` and `link` say otherwise. A model's batch
-    stands behind it, `resnet50:8192`, or in `batch`; else 4 M tokens or 32 samples a device. The
-    plan is `plan`, one for each model, or the `best` of each network, or the `same` on all. Other
+    It is the cheapest of the networks on which every model is within `within` of its fastest:
+    by `switch_price` and `cable_price` (USD, one for all cables or one each of `node`, `group`
+    and `global`), else by switches and then cables. Devices, nodes, ports of a node and their
+    links are the system's, unless `nics` and `link` say otherwise. A model's batch follows its
+    name, `resnet50:8192`, or is in `batch`; else it is 4 M tokens or 32 samples a device. The plan
+    is `plan`, one for each model, or the `best` of each network, or the `same` on all. Other
     options are those of `recommend`.
 
     >>> import oracle
@@ -97,20 +97,28 @@ def design_network(
     if plans not in ask_design.PLANS:
         raise refusal("options", f"plans are `{plans}`", f"one of {', '.join(ask_design.PLANS)}")
     try:
-        each = quantity(link, "B/s") if isinstance(link, str) else link
+        link_bandwidth = quantity(link, "B/s") if isinstance(link, str) else link
     except ValueError as error:
         raise refusal("options", str(error), "e.g. --link '50 GB/s'") from None
-    need = ask_design.wanted(base, int(devices), int(ports), nics, each)
-    some = [models] if isinstance(models, str | dict) or hasattr(models, "rows") else list(models)
-    sizes: list[Any] = list(batch) if isinstance(batch, Sequence) else [batch] * len(some)
-    given: list[Any] = [plan] if isinstance(plan, str) else list(plan or [])
-    if not some or len(sizes) != len(some) or (given and len(given) != len(some)):
+    need = ask_design.wanted(base, int(devices), int(ports), nics, link_bandwidth)
+    model_list = (
+        [models] if isinstance(models, str | dict) or hasattr(models, "rows") else list(models)
+    )
+    sizes: list[Any] = list(batch) if isinstance(batch, Sequence) else [batch] * len(model_list)
+    plan_list: list[Any] = [plan] if isinstance(plan, str) else list(plan or [])
+    if (
+        not model_list
+        or len(sizes) != len(model_list)
+        or (plan_list and len(plan_list) != len(model_list))
+    ):
         hint = "one for each model, in their order"
-        raise refusal("options", f"{len(given)} plans for {len(some)} models", hint)
+        raise refusal("options", f"{len(plan_list)} plans for {len(model_list)} models", hint)
     options = {"reading": "none", **options}
     works = [
-        ask_design.workload(base, need, one, size, told, options)
-        for one, size, told in zip(some, sizes, given or [None] * len(some), strict=True)
+        ask_design.workload(base, need, net, size, plan_text, options)
+        for net, size, plan_text in zip(
+            model_list, sizes, plan_list or [None] * len(model_list), strict=True
+        )
     ]
     price = ask_design.prices(switch_price, cable_price)
     return ask_design.design_network(base, need, works, plans=plans, within=within, price=price)
@@ -137,14 +145,14 @@ def choose(
     turned: bool = True,
     **options: Any,
 ) -> Choice:
-    """Which machine, how many of its devices, which software, plan and batch; best first.
+    """Rank machines with their numbers of devices, software, plan and batch, best first.
 
     `devices` is a range as of a sweep, `8..4096`, beyond a node in whole nodes. The training ends
-    at the model's target, or after so many tokens, steps or epochs. `within` is a deadline
+    at the model's target, or after a number of tokens, steps or epochs. `within` is a deadline
     (`7d`), `budget` any of `1MUSD`, `500MWh`, `30tCO2`, `20k device-hours`. The objective is time,
-    money, energy, carbon or cost (device-hours): not said, time, or what is spent where there is a
-    deadline. `turned` asks as well what would change the answer. Other options are those of
-    `recommend`.
+    money, energy, carbon or cost (device-hours); by default it is time, or with a deadline the
+    money or the device-hours. With `turned` the answer says what would change it. Other options
+    are those of `recommend`.
     """
     from oracle.api.predict import recommend
     from oracle.ask import choose as ask_choose
@@ -155,22 +163,22 @@ def choose(
 
     check_names("choose", options, signature(recommend).parameters)
     only, without = names_of(only), names_of(without)
-    what, places = load_model(model, options.pop("dataset", None)), [*map(load_system, systems)]
+    net, places = load_model(model, options.pop("dataset", None)), [*map(load_system, systems)]
     grow, reading = options.pop("grow", False), options.pop("reading", "best")
-    for where in places:
-        where.need_alike("which machine to choose")
+    for place in places:
+        place.need_alike("which machine to choose")
     counts = [*numbers(devices)] if isinstance(devices, str) else sorted({*map(int, devices)})
     if not places or not counts or counts[0] < 1:
         raise refusal("choose", "no machines to choose from, or no devices", "--systems, --devices")
     limits = Limits.of(within, [budget] if isinstance(budget, str) else budget)
     if objective is None:
-        priced = all(price_of(where) is not None for where in places)
+        priced = all(price_of(place) is not None for place in places)
         paid = "money" if priced else "cost"
         objective = paid if limits.within is not None else "time"
     if objective not in AXES:
         raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(AXES)}")
-    if to_target and options.get("optimizer") is None and what.convergence:
-        options["optimizer"] = what.convergence[0].optimizer
+    if to_target and options.get("optimizer") is None and net.convergence:
+        options["optimizer"] = net.convergence[0].optimizer
     if batch is not None:
         check_batch(batch)
     if not 0 < risk < 1:
@@ -178,14 +186,14 @@ def choose(
     if not to_target and tokens is None and steps is None and epochs is None:
         hint = "--to-target, --tokens, --epochs or --steps"
         raise refusal("choose", "nobody says how long the training is", hint)
-    places = [where.of_size(counts[-1], True) if grow else where for where in places]
+    places = [place.of_size(counts[-1], True) if grow else place for place in places]
     places, notes = alike(places, objective)
     search.allowed_names(only, without)
     ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
-    asked = Asked(what, ends, batch, batch_per_device, limits, objective, tuple(only),
+    question = Asked(net, ends, batch, batch_per_device, limits, objective, tuple(only),
                   tuple(without), risk)  # fmt: skip
-    each = [
-        (where, options_for(what, where, software=one, reading=reading, epochs=epochs, **options))
-        for where in places for one in ([*software] or [None])
+    setups = [
+        (place, options_for(net, place, software=name, reading=reading, epochs=epochs, **options))
+        for place in places for name in ([*software] or [None])
     ]  # fmt: skip
-    return ask_choose.choose(asked, each, counts, turned=turned, notes=notes)
+    return ask_choose.choose(question, setups, counts, turned=turned, notes=notes)

@@ -1,4 +1,4 @@
-"""The same question many times over, and one plan explained."""
+"""Questions over many points, and the explanation of one plan."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def sweep(
     progress: Callable[[int, int, float], None] = lambda done, size, seconds: None,
     **options: Any,
 ) -> Sweep:
-    """A row for every model, system, number of devices, batch, way to split and what-if factor.
+    """Return a row for every model, system, number of devices, batch, way to split and what-if.
 
     Models and systems are names or files. Numbers are lists, or ranges as on the command line:
-    `1..1024` doubles, `8,16,24` are these. A curve is of the best plan of each point, of each
-    family of strategies in `each` (`data+filter`), or of a `plan` with one degree left open,
-    `data:* filter:4`; and again for each `what_if`, `network=2`. With a folder `out` it may be
-    stopped and goes on. Other options are those of `recommend`.
+    `1..1024` doubles, `8,16,24` are these three. A curve is of the best plan of each point, of
+    each family of strategies in `each` (`data+filter`), or of a `plan` with one degree left open,
+    `data:* filter:4`; and again for each `what_if`, `network=2`. With a folder `out` a sweep that
+    was stopped goes on. Other options are those of `recommend`.
 
     >>> import oracle
     >>> found = oracle.sweep("resnet50", "abci", "4..16", batch_per_device=32, only="data")
@@ -55,44 +55,47 @@ def sweep(
     from oracle.ask.sweep import sweep as answered
 
     grids = Grid.__dataclass_fields__
-    check_names("sweep", options, [name for name in grids if name not in _ASKED])
+    check_names("sweep", options, [name for name in grids if name not in _ARGUMENTS])
     if (batch is None) == (batch_per_device is None):
         raise refusal("options", "say the global batch, or the batch per device", "one of the two")
-    some = (batch, numbers) if batch is not None else (batch_per_device, sizes)
+    batch_and_reader = (batch, numbers) if batch is not None else (batch_per_device, sizes)
     options["max_memory"] = memory_limit(options.get("max_memory"))
-    ways = [*(f"each:{one}" for one in names_of(each)), *(f"plan:{one}" for one in _list(plan))]
-    asked = Grid(
+    ways = [
+        *(f"each:{family}" for family in names_of(each)),
+        *(f"plan:{family}" for family in _list(plan)),
+    ]
+    grid = Grid(
         _named(model, "model"), _named(system, "system"), _numbers(devices, numbers),
-        tuple(map(float, _numbers(*some))), batch is None, ("", *_list(what_if)),
+        tuple(map(float, _numbers(*batch_and_reader))), batch is None, ("", *_list(what_if)),
         tuple(dict.fromkeys(ways)) or ("best",), only=tuple(names_of(only)),
         without=tuple(names_of(without)), **options,
     )  # fmt: skip
-    return answered(asked, out, jobs=jobs, progress=progress)
+    return answered(grid, out, jobs=jobs, progress=progress)
 
 
-_ASKED = ("models", "systems", "devices", "batches", "per_device", "what_ifs", "ways", "only",
+_ARGUMENTS = ("models", "systems", "devices", "batches", "per_device", "what_ifs", "ways", "only",
           "without")  # fmt: skip
 
 
-def _list(said: str | Iterable[str]) -> list[str]:
-    return [said] if isinstance(said, str) else list(said)
+def _list(words: str | Iterable[str]) -> list[str]:
+    return [words] if isinstance(words, str) else list(words)
 
 
-def _named(said: Any, what: str) -> tuple[str, ...]:
-    """Names or files, which every process of a sweep reads anew."""
-    found = names_of(said) if isinstance(said, str | Iterable) else [said]
-    for one in found:
-        if not isinstance(one, str):
+def _named(names: Any, noun: str) -> tuple[str, ...]:
+    """Return names or files, which every process of a sweep can read."""
+    named = names_of(names) if isinstance(names, str | Iterable) else [names]
+    for name in named:
+        if not isinstance(name, str):
             hint = "write it into a file, and name that"
-            raise refusal("sweep", f"a {what} of a sweep is a name or a file", hint)
-    return tuple(found)
+            raise refusal("sweep", f"a {noun} of a sweep is a name or a file", hint)
+    return tuple(named)
 
 
-def _numbers(said: Any, read: Callable[[str], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Numbers of a list, or of a range as on the command line."""
-    if isinstance(said, str):
-        return read(said)
-    return read(",".join(map(str, said if isinstance(said, Iterable) else [said])))
+def _numbers(numbers: Any, read: Callable[[str], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the numbers of a list, or of a range as on the command line."""
+    if isinstance(numbers, str):
+        return read(numbers)
+    return read(",".join(map(str, numbers if isinstance(numbers, Iterable) else [numbers])))
 
 
 def explain(
@@ -108,7 +111,7 @@ def explain(
     profile: Any = None,
     **options: Any,
 ) -> Explanation:
-    """What an iteration under a plan goes to, what bounds it, and what would change its place.
+    """Explain a plan: the parts of an iteration, its bottleneck, and what would change its rank.
 
     Other options are those of `estimate`.
 
@@ -121,15 +124,15 @@ def explain(
     from oracle.ask.placing import on_nodes
 
     check_names("explain", options, estimate.__kwdefaults__ or ())
-    what, texts = load_model(model, dataset), texts_of(plan)
+    net, texts = load_model(model, dataset), texts_of(plan)
     if len(texts) != 1:
         raise refusal("plan", f"{len(texts)} plans to explain", "one at a time")
-    where = room_for(on_nodes(load_system(system), nodes), texts, grow)
+    machine = room_for(on_nodes(load_system(system), nodes), texts, grow)
     if profile is not None:
         from oracle.calibration.run_profile import opened
 
         words = (options.get(name) for name in ("precision", "optimizer", "software"))
-        profile = opened(profile, what, where, *words)
+        profile = opened(profile, net, machine, *words)
     options = {"reading": "best", **options}
-    asked = options_for(what, where, profile=profile, **options)
-    return explained(what, where, texts[0], int(batch), asked, place or "block")
+    prediction_options = options_for(net, machine, profile=profile, **options)
+    return explained(net, machine, texts[0], int(batch), prediction_options, place or "block")

@@ -1,4 +1,4 @@
-"""Measurements: what they say of a system, and how near predictions come to them."""
+"""Measurements: a system calibrated to them, and predictions compared with them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def calibrate(
     nodes: int | None = None,
     whose: str = "",
 ) -> Calibration:
-    """What logs of benchmarks and files of topology say of a system; `.write(path)` keeps it.
+    """Fit a system to logs of benchmarks and files of topology; `.write(path)` saves the result.
 
-    A file may say what its log does not, `a.log:nodes=2,ranks=16`, as `ranks` and `nodes` do of
-    all; `whose` files a storage benchmark reads is `shared` or `local`.
+    A name may add what its log does not say, `a.log:nodes=2,ranks=16`, as `ranks` and `nodes` do
+    for all logs; `whose` says if a storage benchmark reads `shared` or `local` files.
 
     >>> import oracle
     >>> found = oracle.calibrate("notebooks/data/abci-allreduce.jsonl", "abci")
@@ -55,7 +55,7 @@ def compare(
     profile: Any = None,
     grow: bool = False,
 ) -> Comparison:
-    """Measurement files of `oracle run` beside what is predicted of the very same plans.
+    """Compare measurement files of `oracle run` with the predictions of the same plans.
 
     >>> import oracle
     >>> found = oracle.compare("run.json", "lenet5", "laptop")  # doctest: +SKIP
@@ -71,4 +71,6 @@ def compare(
 
 
 def _listed(files: Paths) -> list[str]:
-    return [os.fspath(one) for one in ([files] if isinstance(files, str | os.PathLike) else files)]
+    return [
+        os.fspath(path) for path in ([files] if isinstance(files, str | os.PathLike) else files)
+    ]

@@ -1,4 +1,4 @@
-"""What a plan will take, and which is best."""
+"""The prediction of plans, and the ranking of all that fit."""
 
 from __future__ import annotations
 
@@ -48,36 +48,36 @@ def estimate(
     nodes: str | None = None,
     place: str | None = None,
 ) -> Estimate:
-    """How long an iteration takes under a plan, or under each of many; and what it needs.
+    """Predict the time and the memory of an iteration under one plan or under each of many.
 
-    `batch` is one for all plans, one for each, or "max": of each the largest micro-batches that
-    fit, as many as it has.
-    `software` is what runs the training: a shipped name, a file, `nemo,gradients=bf16`.
-    `any_plan` leaves its rules of what can be launched out.
-    A plan of more devices than the system has is `broken`, or with `grow` the outermost level of
-    the system joins as many more units.
-    `reading` is how samples are got, `shared`, `staged`, `cached`, `striped` or `spatial`: the best
-    of these unless it is said, or `none` to leave reading out. `shuffle` is `global`, `local` or
-    `partial:0.1`, and `epochs` of the training say over how many what is done once is spread.
-    `profile` is a file of `oracle measure compute`, whose rows take what they took there, one of
-    `oracle calibrate run`, or a log that says its plan and batch itself.
-    `workspace` is what a convolution may take: `64MiB`, `64MiB,micro=best` in pieces of the batch
-    where that is faster, `1GiB,shared=on` all of them together, or `none` for no limit.
-    `nodes` are those that a scheduler gave, `rack3-[1-16],rack7-[1-16]`, of a system that says what
-    its nodes are called. `place` says how ranks fill them: `block`, `cyclic`, or the `best` way.
+    `batch` is one for all plans, one for each, or "max": the largest micro-batches that fit, as
+    many as the plan has.
+    `software` runs the training: a shipped name, a file, `nemo,gradients=bf16`. `any_plan` ignores
+    its rules of which plans it can launch.
+    A plan of more devices than the system has is `broken`; with `grow` the outermost level of the
+    system joins more units instead.
+    `reading` is the way samples are read, `shared`, `staged`, `cached`, `striped` or `spatial`: by
+    default the best of these, or `none` to leave reading out. `shuffle` is `global`, `local` or
+    `partial:0.1`, and costs that occur once are spread over the `epochs` of the training.
+    `profile` is a file of `oracle measure compute`, whose rows replace predicted ones, a file of
+    `oracle calibrate run`, or a log that names its plan and batch.
+    `workspace` limits the memory of a convolution: `64MiB`, `64MiB,micro=best` in pieces of the
+    batch where that is faster, `1GiB,shared=on` for all together, or `none` for no limit.
+    `nodes` are the nodes of a scheduler, `rack3-[1-16],rack7-[1-16]`, in a system that names its
+    nodes. `place` says how ranks fill them: `block`, `cyclic`, or the `best` way.
 
     >>> import oracle
     >>> found = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
     >>> found.seconds.shape, bool(found.feasible.all())
     ((2,), True)
     """
-    what, where = load_model(model, dataset), placing.on_nodes(load_system(system), nodes)
+    net, machine = load_model(model, dataset), placing.on_nodes(load_system(system), nodes)
     if profile is not None:
         from oracle.calibration.run_profile import opened
 
-        profile = opened(profile, what, where, precision, optimizer, software)
+        profile = opened(profile, net, machine, precision, optimizer, software)
     options = options_for(
-        what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
+        net, machine, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan, reading, shuffle, epochs, workspace,
     )  # fmt: skip
     if isinstance(batch, str):
@@ -85,16 +85,16 @@ def estimate(
             hint = f"a whole number, {batch if batch.isdigit() else 64}, or max"
             raise refusal("options", f"a batch of `{batch:.40}`", hint)
         rows = texts_of(plan)
-        sizes = list(largest_batch(what, where, rows, options))
+        sizes = list(largest_batch(net, machine, rows, options))
         if place is not None or nodes is not None:
-            return placing.placed(what, where, rows, sizes, options, place or "block")
-        return predict(what, where, rows, sizes, options)
+            return placing.placed(net, machine, rows, sizes, options, place or "block")
+        return predict(net, machine, rows, sizes, options)
     plans = plans_of(plan)
     check_batch(batch, len(plans))
-    where = room_for(where, plans, grow) if grow else where
+    machine = room_for(machine, plans, grow) if grow else machine
     if place is not None or nodes is not None:
-        return placing.placed(what, where, texts_of(plans), batch, options, place or "block")
-    return predict(what, where, plan if isinstance(plan, Plan) else plans, batch, options)
+        return placing.placed(net, machine, texts_of(plans), batch, options, place or "block")
+    return predict(net, machine, plan if isinstance(plan, Plan) else plans, batch, options)
 
 
 def recommend(
@@ -129,26 +129,26 @@ def recommend(
     nodes: str | None = None,
     place: str | None = None,
 ) -> Ranking:
-    """The fastest ways to split the training over `devices` that fit, best first.
+    """Rank the plans that split the training over `devices` and fit, the fastest first.
 
     With `compress="allowed"` plans that compress gradients are among them, and the answer's
-    `compression` says below which bandwidth that pays; epochs that it may cost are assumed.
+    `compression` says below which bandwidth compression pays; the epochs it may cost are assumed.
 
-    A plan fits if it does with a probability of 1 - `risk`; of plans within 1 % of each other the
-    simplest comes first, unless `fastest`. With `place` those that are best are placed, `block`,
-    `cyclic` or `best`, on the `nodes` that a scheduler gave or any.
+    A plan fits if its memory suffices with a probability of 1 - `risk`; of plans within 1 % of
+    each other the simplest comes first, unless `fastest`. With `place` the best plans are placed,
+    `block`, `cyclic` or `best`, on the `nodes` of a scheduler or on any.
 
     >>> import oracle
     >>> oracle.recommend("resnet50", "abci", devices=16, batch=1024).best.plan
     'data:16'
     """
-    what, where = load_model(model, dataset), placing.on_nodes(load_system(system), nodes)
+    net, machine = load_model(model, dataset), placing.on_nodes(load_system(system), nodes)
     if profile is not None:
         from oracle.calibration.run_profile import opened
 
-        profile = opened(profile, what, where, precision, optimizer, software)
+        profile = opened(profile, net, machine, precision, optimizer, software)
     options = options_for(
-        what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
+        net, machine, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan, reading, shuffle, epochs, workspace,
     )  # fmt: skip
     for name, count in (("devices", devices), ("top", top)):
@@ -164,28 +164,30 @@ def recommend(
     check_batch(batch)
     if not 0 < risk < 1:
         raise refusal("options", f"a risk of {risk:g}", "between 0 and 1, e.g. 0.05")
-    if objective not in (known := ("time", "cost", "memory", *PAID)):
-        raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(known)}")
+    if objective not in (objectives := ("time", "cost", "memory", *PAID)):
+        raise refusal(
+            "options", f"unknown objective `{objective}`", f"one of {', '.join(objectives)}"
+        )
     if devices < 1:
         raise refusal("options", f"{devices} devices", "a whole number from 1 on")
     if compress not in ("none", "allowed") or (compress == "allowed" and objective != "time"):
         hint = "none or allowed; what it saves is time, so with `objective` time"
         raise refusal("options", f"compress `{compress}` with objective `{objective}`", hint)
-    where = where.of_size(devices, grow)
+    machine = machine.of_size(devices, grow)
 
-    def ranked(most: int) -> Ranking:
+    def ranked(count: int) -> Ranking:
         return search.recommend(
-            what, where, int(devices), int(batch), options,
-            only=names_of(only), without=names_of(without), top=most, objective=objective,
+            net, machine, int(devices), int(batch), options,
+            only=names_of(only), without=names_of(without), top=count, objective=objective,
             fastest=fastest, risk=risk,
         )  # fmt: skip
 
     if compress == "allowed":
         from oracle.ask.compressing import compressed
 
-        found = compressed(ranked, int(top))
+        ranking = compressed(ranked, int(top))
     else:
-        found = ranked(int(top))
+        ranking = ranked(int(top))
     if place is None and nodes is None:
-        return found
-    return placing.ranked(found, place or "block", int(top))
+        return ranking
+    return placing.ranked(ranking, place or "block", int(top))

@@ -1,4 +1,4 @@
-"""Answers as figures, and plans as files that start them."""
+"""Figures of answers, and launch files of plans."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def plot(
     answer: Any, kind: str = "", *, title: str = "", to: str | os.PathLike[str] | None = None
 ) -> Figure:
-    """A figure of an answer: shown in a notebook, written where `to` names a file.
+    """Draw a figure of an answer: a notebook shows it, and `to` names a file for it.
 
-    Of an estimate or a ranking `parts` (if nothing is said), `memory`, `pareto`; of one plan also
-    `timeline`, `roofline` and `alive`; of a sweep `scaling` or `breakdown`; a comparison or a
-    calibration has one.
+    An estimate or a ranking has `parts` (the default), `memory` and `pareto`; one plan also has
+    `timeline`, `roofline` and `alive`; a sweep has `scaling` and `breakdown`; a comparison or a
+    calibration has one figure.
 
     >>> import oracle
     >>> shown = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
@@ -39,8 +39,8 @@ def plot(
     figures = _figures(answer)
     kind = kind or next(iter(figures))
     if kind not in figures:
-        what = f"no figure of {type(answer).__name__} is called `{kind}`"
-        raise refusal("plot", what, suggest(kind, figures, "write one of"), "E110")
+        complaint = f"no figure of {type(answer).__name__} is called `{kind}`"
+        raise refusal("plot", complaint, suggest(kind, figures, "write one of"), "E110")
     figure = figures[kind](title)
     if to is not None:
         drawn.save(figure, os.fspath(to))
@@ -48,7 +48,7 @@ def plot(
 
 
 def _figures(answer: Any) -> dict[str, Any]:
-    """The figures of an answer by name, the usual first."""
+    """Return the figures of an answer by name, the usual one first."""
     from oracle.ask.sweep import Sweep
     from oracle.calibration.calibrate import Calibration
     from oracle.show import plot as drawn
@@ -79,8 +79,8 @@ def _figures(answer: Any) -> dict[str, Any]:
         return {"measured": lambda title: drawn.measured(pairs, title or name)}
     if isinstance(answer, Calibration):
         return {"fits": lambda title: fits(answer)}
-    what = f"a `{type(answer).__name__}` cannot be drawn"
-    raise refusal("plot", what, "an estimate, ranking, sweep, comparison or calibration")
+    complaint = f"a `{type(answer).__name__}` cannot be drawn"
+    raise refusal("plot", complaint, "an estimate, ranking, sweep, comparison or calibration")
 
 
 def export(
@@ -94,10 +94,10 @@ def export(
     force: bool = False,
     **options: Any,
 ) -> dict[str, str]:
-    """The files that start a plan, by name: torchrun, slurm, deepspeed, megatron, trace, ….
+    """Return the files of a plan's format, by name: torchrun, slurm, deepspeed, megatron, trace, ….
 
-    They are written into the folder `to`, over what is there only with `force`. Other options are
-    those of `estimate`; what a format cannot express is refused.
+    They are written into the folder `to`, over existing files only with `force`. Other options are
+    those of `estimate`; a format refuses a plan that it cannot express.
 
     >>> import oracle
     >>> list(oracle.export("deepspeed", "gpt2", "dgx-a100", "data:8,zero=2", batch=64))
@@ -114,8 +114,8 @@ def export(
     if len(texts) != 1:
         raise refusal("plan", f"{len(texts)} plans to export", "one at a time")
     room_for(load_system(system), texts, bool(options.get("grow")))
-    found = estimate(model, system, texts, batch, **options)
-    job = Job(found, parse(texts[0], float(batch)), block_of(found.model))
+    estimated = estimate(model, system, texts, batch, **options)
+    job = Job(estimated, parse(texts[0], float(batch)), block_of(estimated.model))
     files: dict[str, str] = module.files(job)
     job.check_read(str(module.TITLE))
     if to is not None:
