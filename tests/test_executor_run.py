@@ -19,7 +19,7 @@ from oracle.executor.ranks.launch import DONE
 from oracle.executor.run import run
 from oracle.executor.supported import NotSupported
 from oracle.kernels.profile import profile as read_profile
-from oracle.writers.trace import beside
+from oracle.writers.trace import with_measured
 
 pytestmark = pytest.mark.flaky(reruns=1)  # ranks wait for each other, and for the machine
 ONE = Measurement(
@@ -81,7 +81,7 @@ def test_messages_of_a_trace_are_waiting_and_transfer():
     rank = {"host": "a", "seconds": 2.0, "events": [
         {"name": "forward", "cat": "user", "track": "7", "began": 0.5, "seconds": 1.0}],
         "messages": [{"what": "sum", "began": 1.0, "waiting": 0.25, "seconds": 0.75}]}  # fmt: skip
-    bars = [e for e in beside([rank], None)["traceEvents"] if e["ph"] == "X"]
+    bars = [e for e in with_measured([rank], None)["traceEvents"] if e["ph"] == "X"]
     assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in bars] == [
         ("sum, waiting", 0, 1e6, 0.25e6), ("sum, transfer", 0, 1.25e6, 0.5e6),
         ("forward", 1, 0.5e6, 1e6),

@@ -487,7 +487,7 @@ def test_perfetto_reads_a_trace(tmp_path: Path) -> None:
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 
     predicted = json.loads(written("trace", GPT, A100, "pipeline:4,segments=8", 32)["trace.json"])
-    found = trace.beside(two_ranks(), predicted)
+    found = trace.with_measured(two_ranks(), predicted)
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(found))
     with TraceProcessor(trace=str(file), config=TraceProcessorConfig(bin_path=shell_path)) as tp:
@@ -530,7 +530,7 @@ def streams_of(found: dict[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def test_each_stream_of_a_traced_step_is_a_track() -> None:
-    streams = streams_of(trace.beside(two_ranks(), None))
+    streams = streams_of(trace.with_measured(two_ranks(), None))
     assert set(streams) == {(f"measured, rank {n} {host}", track)
                             for n, host in enumerate("ab")
                             for track in ("messages", "python", "autograd", "7", "20")}  # fmt: skip

@@ -110,7 +110,7 @@ def drawn(asked: argparse.Namespace, who: engine.Told) -> str:
     from oracle.plan.plan import parse
     from oracle.spec.files import write
     from oracle.writers.exported import Job
-    from oracle.writers.trace import beside, trace
+    from oracle.writers.trace import trace, with_measured
 
     (said,), predicted = asked.plan, None
     plan = parse(said, asked.batch)
@@ -122,7 +122,7 @@ def drawn(asked: argparse.Namespace, who: engine.Told) -> str:
         predicted = trace(Job(found, plan))
     parts = Path(asked.output).with_name(Path(asked.output).name + ".parts")
     ranks = seen_by(parts, int(plan.devices[0, 0]))
-    text = json.dumps(beside(ranks, predicted), allow_nan=False)
+    text = json.dumps(with_measured(ranks, predicted), allow_nan=False)
     write(Path(asked.trace), text.encode() + b"\n")
     return f"wrote {asked.trace}"
 

@@ -1,7 +1,7 @@
 """A first spec file from a few answers: commented line by line, ready to be used and refined.
 
-`KINDS` holds the questions of each kind, in the order in which they are asked; `text` writes the
-file. What the file says is judged where files are read, not here.
+`QUESTIONS` holds the questions of each kind, in their order; `text` writes the file. The reader of
+spec files judges the content, not this module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from oracle.spec.document import Fault, Node, Place, SpecError, suggest
+from oracle.spec.document import Fault, Node, Place, SpecError, refusal, suggest
 from oracle.spec.level import KINDS as JOINED
 from oracle.spec.schema import Count, Reader
 from oracle.spec.units import Bytes, BytesPerSecond, FlopPerSecond, Price, Seconds, parse
@@ -36,13 +36,13 @@ class Question:
     kind: Any  # its type, as in the spec's dataclass
     asks: str  # what it is, in what unit
     look: str = ""  # where to look it up
-    usual: str = ""  # taken where nobody says it; nothing: it has to be said
+    usual: str = ""  # the answer by default; where empty, the question has to be answered
     example: str = ""  # of a field that may stay open
-    when: tuple[str, str] = ("", "")  # asked if that answer is this
+    when: tuple[str, str] = ("", "")  # asked only if the question of this key has this answer
 
     @property
     def open(self) -> bool:
-        """Whether the line may stay out."""
+        """Whether the line may be left out."""
         return bool(self.example)
 
     @property
@@ -54,7 +54,7 @@ class Question:
         return not key or answers.get(key) == value
 
     def faults(self, answer: str) -> Iterable[Fault]:
-        """What is wrong with an answer."""
+        """Return the faults of an answer."""
         reader = Reader()
         items = [word.strip() for word in answer.split(",")]
         place = Place(path=f"--{self.key}")
@@ -281,7 +281,6 @@ source: {source}
 """,
 }
 
-
 BEGUN = {
     "system": "A system of your own.", "device": "A device of your own.",
     "model": "A model of your own.", "software": "What runs a training of yours.",
@@ -290,57 +289,59 @@ BEGUN = {
 
 
 def folder(kind: str) -> str:
-    """Of the catalogue, where files of a kind are: `systems`."""
+    """Return the folder of the catalogue that holds files of a kind: `systems`."""
     return kind if kind == "software" else f"{kind}s"
 
 
 def questions(kind: str) -> tuple[Question, ...]:
-    """What is asked for a new file of a kind; a SpecError for none of `QUESTIONS`."""
+    """Return the questions of a new file of a kind; raise a SpecError for an unknown kind."""
     if kind not in QUESTIONS:
-        what, hint = f"no new `{kind}` can be written", suggest(kind, QUESTIONS, "write one of")
-        raise SpecError("specs new", [Fault("E110", what, Place(), hint)])
+        hint = suggest(kind, QUESTIONS, "write one of")
+        raise refusal("specs new", f"no new `{kind}` can be written", hint, "E110")
     return QUESTIONS[kind]
 
 
-def answered(kind: str, given: Mapping[str, str]) -> dict[str, str]:
-    """All answers, those given and the usual ones; a SpecError with every fault."""
+def answered(kind: str, user_answers: Mapping[str, str]) -> dict[str, str]:
+    """Return all answers, those of the user and the usual ones; a SpecError has every fault."""
     answers: dict[str, str] = {}
     faults: list[Fault] = []
-    known = questions(kind)
-    for key in given:
-        if key not in {one.key for one in known}:
-            hint = suggest(key, [one.key for one in known], f"a {kind} has")
+    kind_questions = questions(kind)
+    keys = [question.key for question in kind_questions]
+    for key in user_answers:
+        if key not in keys:
+            hint = suggest(key, keys, f"a {kind} has")
             faults.append(Fault("E102", f"a {kind} has no `{key}`", Place(path=f"--{key}"), hint))
-    for one in known:
-        if not one.concerns(answers):
-            if one.key in given:
-                what = f"`{one.key}` is not of {answers[one.when[0]]}"
-                hint = f"--{one.when[0]} {one.when[1]}"
-                faults.append(Fault("E109", what, Place(path=f"--{one.key}"), hint))
+    for question in kind_questions:
+        if not question.concerns(answers):
+            if question.key in user_answers:
+                complaint = f"`{question.key}` is not of {answers[question.when[0]]}"
+                hint = f"--{question.when[0]} {question.when[1]}"
+                faults.append(Fault("E109", complaint, Place(path=f"--{question.key}"), hint))
             continue
-        said = given.get(one.key) or usual(one, answers)
-        if said and said != OPEN:
-            answers[one.key] = said
-            faults += one.faults(said)
-        elif not (one.open or one.usual):
-            where = Place(path=f"--{one.key}")
-            faults.append(Fault("E103", f"`{one.key}` is missing: {one.asks}", where, one.look))
+        answer = user_answers.get(question.key) or usual(question, answers)
+        if answer and answer != OPEN:
+            answers[question.key] = answer
+            faults += question.faults(answer)
+        elif not (question.open or question.usual):
+            place = Place(path=f"--{question.key}")
+            complaint = f"`{question.key}` is missing: {question.asks}"
+            faults.append(Fault("E103", complaint, place, question.look))
     if faults:
         raise SpecError(f"specs new {kind}", faults)
     return answers
 
 
-def usual(one: Question, answers: Mapping[str, str]) -> str:
-    """What is taken where nobody answers."""
-    reference = re.fullmatch(r"\{(.*)\}", one.usual)
-    return answers.get(reference[1], "") if reference else one.usual
+def usual(question: Question, answers: Mapping[str, str]) -> str:
+    """Return the usual answer of a question, which may be that of another question."""
+    reference = re.fullmatch(r"\{(.*)\}", question.usual)
+    return answers.get(reference[1], "") if reference else question.usual
 
 
 def text(kind: str, answers: Mapping[str, str]) -> str:
-    """The file, each field under a comment; a field left open stays as a comment to fill in."""
+    """Return the file, each field under a comment; an open field is a comment to fill in."""
     template = TEMPLATES[answers["family"] if kind == "model" else kind]
-    known = {one.key: one for one in questions(kind)}
-    words = {key: written(known[key], answer) for key, answer in answers.items()}
+    by_key = {question.key: question for question in questions(kind)}
+    words = {key: written(by_key[key], answer) for key, answer in answers.items()}
     if kind == "system":
         words["devices"] = str(int(answers["per-node"]) * int(answers["nodes"]))
     if kind == "model" and "widths" in answers:
@@ -349,19 +350,18 @@ def text(kind: str, answers: Mapping[str, str]) -> str:
         words["buckets"] = str(round(parse(answers["buckets"], "B")))
     lines = [f"# {BEGUN[kind]} `oracle specs check FILE` says what is wrong with it,",
              f"# `oracle schema {folder(kind)}` what else it may say."]  # fmt: skip
-    told: set[str] = set()
+    explained: set[str] = set()
     for line in _parts(template, answers):
         keys = re.findall(r"\{([a-z][a-z0-9-]*)\}", line)
-        indent = line[: len(line) - len(line.lstrip(" -"))]
-        margin = " " * len(indent)
+        margin = " " * (len(line) - len(line.lstrip(" -")))
         for key in keys:
-            if key in known and key not in told:
-                lines += textwrap.wrap(known[key].comment, WIDE, initial_indent=f"{margin}# ",
+            if key in by_key and key not in explained:
+                lines += textwrap.wrap(by_key[key].comment, WIDE, initial_indent=f"{margin}# ",
                                        subsequent_indent=f"{margin}#   ")  # fmt: skip
-                told.add(key)
+                explained.add(key)
         missing = [key for key in keys if key not in words]
         if missing:
-            example = known[missing[0]].example
+            example = by_key[missing[0]].example
             line = f"{margin}# {line.strip()}".replace(f"{{{missing[0]}}}", example)
         for key in keys:
             line = line.replace(f"{{{key}}}", words.get(key, ""))
@@ -370,7 +370,7 @@ def text(kind: str, answers: Mapping[str, str]) -> str:
 
 
 def _parts(template: str, answers: Mapping[str, str]) -> Iterable[str]:
-    """The lines of a template, without the parts that these answers have no use for."""
+    """Yield the lines of a template, without the parts that these answers make superfluous."""
     left_out = ""
     for line in template.splitlines():
         if line == "  - name: network" and answers.get("nodes") == "1":
@@ -383,18 +383,18 @@ def _parts(template: str, answers: Mapping[str, str]) -> Iterable[str]:
             yield line
 
 
-def written(one: Question, answer: str) -> str:
-    """An answer as the file has it."""
-    if one.kind == tuple[Count, ...]:
+def written(question: Question, answer: str) -> str:
+    """Return an answer in the syntax of the file."""
+    if question.kind == tuple[Count, ...]:
         return f"[{', '.join(word.strip() for word in answer.split(','))}]"
-    if one.kind is str and not re.fullmatch(r"[A-Za-z_./][\w./-]*", answer):
+    if question.kind is str and not re.fullmatch(r"[A-Za-z_./][\w./-]*", answer):
         return json.dumps(answer, ensure_ascii=False)
     return answer
 
 
 def stages(widths: str) -> str:
-    """The layers of stages of so many filters each."""
+    """Return the layers of the stages, given the filters of each."""
     stage = ("conv: {{filters: {}, kernel: 3, padding: 1, bias: false}}", "norm", "relu")
-    each = ["\n".join(f"  - {layer}" for layer in stage).format(word.strip())
+    blocks = ["\n".join(f"  - {layer}" for layer in stage).format(word.strip())
             for word in widths.split(",")]  # fmt: skip
-    return "\n  - pool: {kernel: 2, stride: 2}\n".join(each)
+    return "\n  - pool: {kernel: 2, stride: 2}\n".join(blocks)

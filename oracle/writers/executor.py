@@ -1,4 +1,4 @@
-"""Runs of this package's own executor: the plan, what the machine does, whether it is sound."""
+"""Commands of this package's own executor: run the plan, measure the machine, test it."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ def files(job: Job) -> dict[str, str]:
 
 
 def start(job: Job) -> Start:
-    """Ranks of torchrun are the executor's own; what was finished is not run again."""
+    """Return the complete job, whose torchrun ranks are the executor's; finished plans are kept."""
     order = ", ".join(name for name, _ in job.axes) or "data"
     return Start({}, ("--no-python", "oracle"), NEEDS, order, tuple(verbs(job)), more=MORE)
 
 
 def verbs(job: Job) -> list[str]:
-    """Lines of shell that make `run`, `measure` or `selftest` a whole command."""
-    said, title = job.estimate.options, "the executor"
+    """Return lines of shell that make a complete command of `run`, `measure` or `selftest`."""
+    options, title = job.estimate.options, "the executor"
     if why := unsupported(job.estimate.model, job.plan):
         raise job.refuse(title, f"does not run this plan: {'; '.join(why)}", "oracle estimate")
-    if said.precision not in DTYPES or said.optimizer not in RUN:
-        what = said.precision if said.precision not in DTYPES else said.optimizer
-        raise job.refuse(title, f"has no `{what}`", "--precision fp32 --optimizer adam")
+    if options.precision not in DTYPES or options.optimizer not in RUN:
+        lacking = options.precision if options.precision not in DTYPES else options.optimizer
+        raise job.refuse(title, f"has no `{lacking}`", "--precision fp32 --optimizer adam")
     shipped = job.name in catalogue.shipped("models")
     model = job.name if shipped else '"${MODEL:?the file of the model}"'
     system = ["--system", job.system] if job.system in catalogue.shipped("systems") else []
-    plan = ["--plan", job.text, "--batch", str(job.batch), "--precision", said.precision,
-            "--optimizer", said.optimizer, *system]  # fmt: skip
+    plan = ["--plan", job.text, "--batch", str(job.batch), "--precision", options.precision,
+            "--optimizer", options.optimizer, *system]  # fmt: skip
     devices = [kind.system.device for kind in job.kinds]
-    usual = "nccl" if all(one.library == "nccl" for one in devices) else ""
-    usual = "gloo" if all(one.host for one in devices) else usual
+    usual = "nccl" if all(device.library == "nccl" for device in devices) else ""
+    usual = "gloo" if all(device.host for device in devices) else usual
     backend = f"-{usual}" if usual else "?nccl for devices of NVIDIA and AMD, gloo for processors"
     return [
         f'BACKEND="${{BACKEND:{backend}}}"',

@@ -1,7 +1,7 @@
-"""The formats a plan can be exported to, and writing all files of one or none.
+"""The formats of exported plans, and a writer of all their files or none.
 
-A module of this room that has a `TITLE` is a format. Its `files(job)` returns file names and texts;
-what the format cannot express it refuses with an `ExportError`.
+A module of this room that has a `TITLE` is a format. Its `files(job)` returns file names and texts,
+and raises an `ExportError` for a plan that the format cannot express.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from oracle.spec.document import Fault, Place, SpecError, suggest
 
 
 class ExportError(SpecError):
-    """A plan, or a target file, that a format cannot take."""
+    """An error of a plan that a format cannot express, or of a file that cannot be written."""
 
-    def __init__(self, name: str, what: str, hint: str = "") -> None:
-        super().__init__(name, [Fault("E131", what, Place(), hint)])
+    def __init__(self, name: str, complaint: str, hint: str = "") -> None:
+        super().__init__(name, [Fault("E131", complaint, Place(), hint)])
 
 
 def formats() -> dict[str, str]:
-    """name -> title of every format, in alphabetical order."""
-    names = sorted(found.name for found in iter_modules(writers.__path__))
+    """Return the title of every format, by name, in alphabetical order."""
+    names = sorted(module.name for module in iter_modules(writers.__path__))
     titles = {name: getattr(import_module(f"oracle.writers.{name}"), "TITLE", "") for name in names}
     return {name: title for name, title in titles.items() if title}
 
 
 def writer(name: str) -> ModuleType:
-    """The module of a format."""
-    known = formats()
-    if name not in known:
+    """Return the module of a format."""
+    titles = formats()
+    if name not in titles:
         raise ExportError(
-            "export", f"no format is called `{name}`", suggest(name, known, "formats")
+            "export", f"no format is called `{name}`", suggest(name, titles, "formats")
         )
     return import_module(f"oracle.writers.{name}")
 
 
 def put(files: Mapping[str, str], force: bool = False) -> None:
-    """Write all files or none that is there already: each beside its place first, then renamed."""
+    """Write all files or, if one exists, none: each under another name first, then renamed."""
     places = {Path(name): text for name, text in files.items()}
     for place in places:
         if place.is_dir():
@@ -65,7 +65,7 @@ def put(files: Mapping[str, str], force: bool = False) -> None:
 
 
 def _staged(place: Path, text: str) -> str:
-    """The name of a finished file beside the place where it shall stand."""
+    """Write a file beside its place, and return its temporary name."""
     handle, name = tempfile.mkstemp(prefix=".oracle-", suffix=".part", dir=place.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -82,7 +82,7 @@ def _staged(place: Path, text: str) -> str:
 
 
 def _named(place: Path, name: str, force: bool) -> None:
-    """Give a finished file its name, in one step; without `force` never over another."""
+    """Give a finished file its name, in one step; replace another file only with `force`."""
     if force:
         os.replace(name, place)
     else:

@@ -28,19 +28,19 @@ from oracle.writers.nodes import Nodes, nodes_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
-# by which rotary positions turn, where it is not the 10,000 of arXiv 2104.09864: the released
+# base of rotary positions, where it is not the 10,000 of arXiv 2104.09864: from the released
 # configurations of these families
 ROTARY = {"llama3": 500_000, "mixtral": 1_000_000, "qwen3": 1_000_000}
 
 
 def block_of(model: Model) -> Transformer | None:
-    """The family block of a model's spec, where it has one."""
+    """Return the family block of a model's spec, or None where the spec has none."""
     return model.written.spec.transformer if model.written else None
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one chunk of a pipeline holds: blocks, and what comes before and after them."""
+    """The content of one chunk of a pipeline: blocks, and perhaps the embedding and the loss."""
 
     embedding: bool
     layers: int
@@ -49,15 +49,15 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a framework is started: its files, and the words that torchrun is given after its own."""
+    """The start of a framework: its files, and the words for torchrun after its own options."""
 
     files: dict[str, str]
     command: tuple[str, ...]
-    needs: str  # what must be there first
+    needs: str  # what must be installed first
     order: str  # of ranks, outermost first
     prelude: tuple[str, ...] = ()  # lines of shell before it
-    folder: str = ""  # a variable that says where it is started
-    more: str = ""  # what else its reader should know
+    folder: str = ""  # a variable that names the folder to start in
+    more: str = ""  # a further paragraph of the README
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,28 +68,29 @@ class Job:
     plan: Plan
     transformer: Transformer | None = None
     read: set[tuple[str, str]] = field(default_factory=set)  # (axis, knob) that a format asked for
-    notes: list[str] = field(default_factory=list)  # in what the job differs from the prediction
+    notes: list[str] = field(default_factory=list)  # differences of the job from the prediction
 
     def degree(self, axis: str) -> int:
         self.read.add((axis, "degree"))
         return int(self.plan.axis(axis).degree[0, 0])
 
     def knob(self, axis: str, name: str) -> int:
-        """The number of a knob; of one that takes words, the word's number."""
+        """Return the number of a knob, or the number of its word."""
         self.read.add((axis, name))
         return int(getattr(self.plan.axis(axis), name)[0, 0])
 
     def word(self, axis: str, name: str) -> str:
-        """A knob as the plan's text has it."""
+        """Return a knob as the plan's text has it."""
         self.read.add((axis, name))
-        said: str = self.plan.axis(axis).word(name)
-        return said
+        return str(self.plan.axis(axis).word(name))
 
     @property
     def axes(self) -> list[tuple[str, int]]:
         """(name, degree) of every axis that takes devices, outermost first."""
-        found = [(a.name, self.degree(a.name)) for a in self.plan.axes if a.multiplies]
-        return [(name, degree) for name, degree in found if degree > 1]
+        degrees = [
+            (axis.name, self.degree(axis.name)) for axis in self.plan.axes if axis.multiplies
+        ]
+        return [(name, degree) for name, degree in degrees if degree > 1]
 
     @cached_property
     def devices(self) -> int:
@@ -103,13 +104,13 @@ class Job:
 
     @property
     def per_node(self) -> int:
-        """Ranks started on each node, for what starts as many on all."""
-        each = {kind.each for kind in self.kinds}
-        if len(each) > 1:
-            said = ", ".join(f"{kind.each} on one of {kind.partition}" for kind in self.kinds)
-            raise ExportError("export", f"as many ranks are started on every node, not {said}",
+        """Ranks of each node, for formats that start equally many on all nodes."""
+        ranks_a_node = {kind.each for kind in self.kinds}
+        if len(ranks_a_node) > 1:
+            counts = ", ".join(f"{kind.each} on one of {kind.partition}" for kind in self.kinds)
+            raise ExportError("export", f"as many ranks are started on every node, not {counts}",
                               "the torchrun, slurm or rankfile format")  # fmt: skip
-        return each.pop()
+        return ranks_a_node.pop()
 
     @property
     def nodes(self) -> int:
@@ -117,7 +118,7 @@ class Job:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What each partition does, where the plan has several."""
+        """The work of each partition, where the plan has several."""
         return self.estimate.work[0].sides
 
     @property
@@ -142,9 +143,11 @@ class Job:
         pieces = self.replicas * self.segments
         if self.batch % pieces:
             near = max(1, round(self.batch / pieces)) * pieces
-            what = (f"a batch of {self.batch} is not {self.replicas} replicas × {self.segments} "
-                    "micro-batches of equal size")  # fmt: skip
-            raise ExportError("export", what, f"e.g. --batch {near}")
+            complaint = (
+                f"a batch of {self.batch} is not {self.replicas} replicas × {self.segments} "
+                "micro-batches of equal size"
+            )
+            raise ExportError("export", complaint, f"e.g. --batch {near}")
         return self.batch // pieces
 
     @property
@@ -152,14 +155,14 @@ class Job:
         """The ZeRO stage, whichever axis shards; state beside the device goes with it alone."""
         copies = self.degree("data") * self.degree("context")
         away = self.word("offload", "what") != "nothing"
-        own = self.knob("data", "zero") if copies > 1 or away else 0
-        return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
+        of_data = self.knob("data", "zero") if copies > 1 or away else 0
+        return max(of_data, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
 
-    def most(self, word: str) -> int:
-        """The most units of a stage that do this with their activations."""
+    def most_units(self, word: str) -> int:
+        """Return the largest number of units of a stage that treat activations so."""
         work = self.estimate.work[0]
-        mine = np.array([each == word for each in work.words], float)
-        return round(float(work.block.stages.gather(mine[None]).max()))
+        chosen = np.array([choice == word for choice in work.words], float)
+        return round(float(work.block.stages.gather(chosen[None]).max()))
 
     @property
     def recompute(self) -> str:
@@ -172,30 +175,32 @@ class Job:
         return self.estimate.plans[0]
 
     def check_read(self, title: str) -> None:
-        """Refuse a plan of which a format left something unsaid."""
+        """Refuse a plan of which a format has ignored a degree or a knob."""
         optimizer = self.estimate.options.optimizer
         if optimizer == "kfac" and ("optimizer", optimizer) not in self.read:
             raise self.refuse(title, "is not told of K-FAC's factors", "the trace format")
         for axis in self.plan.axes:
             if not axis.active:
                 continue
-            said = (
+            degree = (
                 {"degree": axis.degree_text()} if axis.degrees and axis.degree_text() != "1" else {}
             )
-            for knob, value in (said | axis.turned()).items():
+            for knob, value in (degree | axis.turned()).items():
                 if (axis.name, knob) not in self.read and knob not in axis.hidden():
-                    what = f"`{axis.name}`" if knob == "degree" else f"`{axis.name}` {knob}={value}"
+                    unread = (
+                        f"`{axis.name}`" if knob == "degree" else f"`{axis.name}` {knob}={value}"
+                    )
                     raise ExportError(
-                        "export", f"{title} is not told {what}", "the torchrun format"
+                        "export", f"{title} is not told {unread}", "the torchrun format"
                     )
 
     def run_by(self, usual: str) -> Software:
-        """The software that was predicted; where none was said, the one usual for a format."""
-        said = self.estimate.options.software
-        return software(usual) if said.name == "plain" else said
+        """Return the software of the prediction, or the one usual for a format if there is none."""
+        predicted = self.estimate.options.software
+        return software(usual) if predicted.name == "plain" else predicted
 
     def piece(self, run: Software) -> int | None:
-        """Elements of a piece of the gradients; none where they are sent all at once."""
+        """Return the elements of a piece of the gradients, or None where they are one piece."""
         numbers = numbers_of(self.estimate.model, self.plan)
         width = run.exchange.sent(self.estimate.options.precision)
         nbytes = float(run.exchange.piece(width, numbers).reshape(-1)[0])
@@ -208,10 +213,13 @@ class Job:
         rows = [[model.rows[i] for i in unit.nonzero()[0]] for unit in model.units[0]]
         tables = [any(row.kind == "embedding" for row in unit) for unit in rows]
         blocks = [any(row.work == "attention" for row in unit) for unit in rows]
-        behind = max((at for at, one in enumerate(blocks, 1) if one), default=len(rows))
+        behind = max(
+            (number for number, has_attention in enumerate(blocks, 1) if has_attention),
+            default=len(rows),
+        )
         if len(late := [int(cut) for cut in cuts[1:-1] if cut >= behind]) > 1:
-            said = "/".join(map(str, late))
-            raise self.refuse("a launcher", f"cuts off the head once, not at {said}",
+            edges = "/".join(map(str, late))
+            raise self.refuse("a launcher", f"cuts off the head once, not at {edges}",
                               f"one cut from {behind} on")  # fmt: skip
         return [
             Chunk(any(tables[a:b]), sum(blocks[a:b]), bool(b == len(rows)))
@@ -227,8 +235,8 @@ class Job:
     @property
     def rotary(self) -> int:
         """The base by which rotary positions turn."""
-        known = (base for name, base in ROTARY.items() if self.name.startswith(name))
-        return next(known, 10_000)
+        bases = (base for name, base in ROTARY.items() if self.name.startswith(name))
+        return next(bases, 10_000)
 
     @property
     def name(self) -> str:
@@ -243,7 +251,7 @@ class Job:
         return float(self.estimate.seconds[0])
 
     def about(self) -> list[str]:
-        """Two lines for the head of a file: what it is for and what was predicted."""
+        """Return two lines for the head of a file: the plan, and its prediction."""
         low, high = (float(x[0]) for x in (self.estimate.seconds_low, self.estimate.seconds_high))
         return [
             f"{self.name} on {self.system}: {self.estimate.plans[0]}, batch {self.batch}",
@@ -252,22 +260,22 @@ class Job:
         ]
 
     def only(self, title: str, axes: Iterable[str]) -> None:
-        """Refuse the axes that a format has no word for."""
-        known = set(axes)
-        unknown = [name for name, _ in self.axes if name not in known]
+        """Refuse a plan with axes that a format cannot express."""
+        allowed = set(axes)
+        unknown = [name for name, _ in self.axes if name not in allowed]
         if unknown:
             words = " and ".join(f"`{name}`" for name in unknown)
             hint = f"--without {','.join(unknown)} in `oracle recommend`, or the torchrun format"
             raise ExportError("export", f"{title} has no {words} parallelism", hint)
 
-    def refuse(self, title: str, what: str, hint: str = "") -> ExportError:
-        return ExportError("export", f"{title} {what}", hint)
+    def refuse(self, title: str, complaint: str, hint: str = "") -> ExportError:
+        return ExportError("export", f"{title} {complaint}", hint)
 
     def block(self, title: str) -> Transformer:
-        """The family block, which launchers for transformers are given."""
+        """Return the family block, or refuse a model that is no plain transformer."""
         if self.transformer is None:
-            what = f"builds transformers only; {self.name} is a list of layers"
-            raise self.refuse(title, what, "a model with a `transformer:` block")
+            complaint = f"builds transformers only; {self.name} is a list of layers"
+            raise self.refuse(title, complaint, "a model with a `transformer:` block")
         if not self.estimate.model.training.full:
             raise self.refuse(title, f"is not told `train: {self.estimate.model.training.text}`")
         if beyond := self.transformer.beyond():
@@ -276,13 +284,13 @@ class Job:
         return self.transformer
 
     def minutes(self, steps: int) -> int:
-        """Minutes that so many iterations take at the upper end of the interval, and a tenth."""
-        wanted = float(self.estimate.seconds_high[0]) * steps * 1.1 + 600
-        return math.ceil(min(wanted, RESERVED) / 60)
+        """Return the minutes of iterations at the upper end of the interval, and a tenth more."""
+        seconds = float(self.estimate.seconds_high[0]) * steps * 1.1 + 600
+        return math.ceil(min(seconds, RESERVED) / 60)
 
 
 def options(pairs: Iterable[tuple[str, Any]]) -> str:
-    """Command line options, one a line: `None` leaves one out, `True` has no value."""
+    """Return command line options, one a line: `None` leaves one out, `True` has no value."""
     lines = []
     for flag, value in pairs:
         if value is None or value is False:
@@ -292,8 +300,8 @@ def options(pairs: Iterable[tuple[str, Any]]) -> str:
 
 
 def filled(name: str, constants: Mapping[str, Any]) -> str:
-    """A program of the templates, its constants as they are for a job."""
+    """Return a program of the templates with the constants of a job."""
     text = read_text(TEMPLATES / f"{name}.txt")
-    said = "\n".join(f"{key} = {pformat(value, width=90, compact=True, sort_dicts=False)}"
+    assignments = "\n".join(f"{key} = {pformat(value, width=90, compact=True, sort_dicts=False)}"
                      for key, value in constants.items())  # fmt: skip
-    return text.replace("CONSTANTS = {}  # as `oracle export` fills them in", said)
+    return text.replace("CONSTANTS = {}  # as `oracle export` fills them in", assignments)

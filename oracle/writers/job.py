@@ -1,4 +1,4 @@
-"""All that a person starts: script, the framework's own files, README.md, check.py."""
+"""A complete job: a script, the framework's own files, README.md, check.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oracle.plan.launchable import instead, rules, unshipped
 from oracle.spec.units import show
 from oracle.writers.export import formats, writer
 from oracle.writers.exported import Job, Start, filled
-from oracle.writers.nodes import asked, first_node, step
+from oracle.writers.nodes import first_node, slurm_options, step
 from oracle.writers.torchrun import numbered
 
 TITLE = "one job to start, of the software that was predicted (--software)"
@@ -18,36 +18,36 @@ STEPS = 1000  # iterations that the time asked of a queue is enough for
 
 
 def files(job: Job) -> dict[str, str]:
-    """The script comes first, which is what is printed where no folder is said."""
-    told(job)
+    """Return the files, the script first: it is printed where no folder is named."""
+    check_rules(job)
     if len({kind.system.device.host for kind in job.kinds}) > 1:
         raise job.refuse("a job", "runs one program, on processors or beside GPUs, not on both",
                          "the torchrun or slurm format, with your script")  # fmt: skip
     start = module(job).start(job)
-    found = {"start.sh": script(job, start)}
+    files_by_name = {"start.sh": script(job, start)}
     if job.nodes > 1:
-        found["job.sbatch"] = batch(job)
-    found |= start.files
-    found["README.md"] = readme(job, start)
-    found["check.py"] = check(job)
-    return found
+        files_by_name["job.sbatch"] = batch(job)
+    files_by_name |= start.files
+    files_by_name["README.md"] = readme(job, start)
+    files_by_name["check.py"] = check(job)
+    return files_by_name
 
 
 def module(job: Job) -> Any:
-    """The writer that the software names."""
+    """Return the writer that the software names."""
     run = job.estimate.options.software
     if run.name == "plain":
-        known = "megatron-core, nemo, torchtitan, deepspeed, pytorch-fsdp, pytorch-ddp or executor"
-        raise job.refuse("a job", "is that of some software", f"--software {known}")
-    found = writer(run.launch.writer) if run.launch.writer in formats() else None
-    if not hasattr(found, "start"):
-        what = f"nobody writes jobs of {run.name}, which has its own scripts: {run.source}"
-        raise job.refuse("oracle:", what, "the slurm or the torchrun format, with your script")
-    return found
+        names = "megatron-core, nemo, torchtitan, deepspeed, pytorch-fsdp, pytorch-ddp or executor"
+        raise job.refuse("a job", "is that of some software", f"--software {names}")
+    named_writer = writer(run.launch.writer) if run.launch.writer in formats() else None
+    if not hasattr(named_writer, "start"):
+        complaint = f"nobody writes jobs of {run.name}, which has its own scripts: {run.source}"
+        raise job.refuse("oracle:", complaint, "the slurm or the torchrun format, with your script")
+    return named_writer
 
 
-def told(job: Job) -> None:
-    """Refuse a plan that breaks a rule of the software, whatever else was asked."""
+def check_rules(job: Job) -> None:
+    """Refuse a plan that breaks a rule of the software."""
     run, model = job.estimate.options.software, job.estimate.model
     if unshipped(run, model):
         raise job.refuse(run.name, f"ships no {job.name}", instead(run))
@@ -63,18 +63,21 @@ def told(job: Job) -> None:
 
 
 def script(job: Job, start: Start) -> str:
-    """Starts the ranks of one node; the batch script starts it on each."""
+    """Return the script that starts the ranks of one node; the batch script starts it on each."""
     before: list[str] = []
-    each, rank = str(job.kinds[0].each), "${NODE_RANK:-${SLURM_NODEID:?the number of this node}}"
+    ranks_a_node, rank = (
+        str(job.kinds[0].each),
+        "${NODE_RANK:-${SLURM_NODEID:?the number of this node}}",
+    )
     if len(job.kinds) > 1:
-        before, each = numbered(job.kinds)
+        before, ranks_a_node = numbered(job.kinds)
         rank = "$NODE_RANK"
-    where = (
+    rendezvous = (
         [f'--node-rank="{rank}"', '--master-addr="${MASTER_ADDR:?the first node}" '
          '--master-port="${MASTER_PORT:-29500}"']
         if job.nodes > 1 else ["--standalone"]
     )  # fmt: skip
-    words = [f"exec torchrun --nnodes={job.nodes} --nproc-per-node={each}", *where,
+    words = [f"exec torchrun --nnodes={job.nodes} --nproc-per-node={ranks_a_node}", *rendezvous,
              " ".join(start.command) + ' "$@"']  # fmt: skip
     folder = ['HERE="$(cd "$(dirname "$0")" && pwd)"', "export HERE"]
     folder += [f'cd "${{{start.folder}:?{start.needs}}}"'] if start.folder else ['cd "$HERE"']
@@ -90,12 +93,12 @@ def script(job: Job, start: Start) -> str:
 
 
 def batch(job: Job) -> str:
-    """Slurm starts one task a node; directives hold plain words only."""
+    """Return the batch script: one task a node; its directives hold plain words only."""
     return f"""\
 #!/usr/bin/env bash
 #SBATCH --job-name={job.name[:60]}
 #SBATCH --output=%x-%j.out
-{asked(job.kinds, job.minutes(STEPS))}#
+{slurm_options(job.kinds, job.minutes(STEPS))}#
 {chr(10).join(f"# {line}" for line in job.about())}
 set -euo pipefail
 JOB_ID="${{SLURM_JOB_ID:?start this with sbatch, in its folder}}"
@@ -107,15 +110,15 @@ export MASTER_ADDR MASTER_PORT
 
 
 def readme(job: Job, start: Start) -> str:
-    """How to start it, what to expect, and in what it differs from what was predicted."""
+    """Return the README: how to start the job, what to expect, how it differs from the plan."""
     low, high = interval(job)
     rate = f"{show(job.batch * tokens(job) / job.seconds, '')} {unit(job)}/s"
     capacity = float(job.estimate.capacity[0])
     how = "`sbatch job.sbatch`, in this folder" if job.nodes > 1 else "`bash start.sh`"
     run = job.estimate.options.software
-    where = f"{job.devices} devices of {job.system}"
+    place = f"{job.devices} devices of {job.system}"
     lines = [
-        f"# {job.name} on {where}, {run.label} {run.version}".rstrip(),
+        f"# {job.name} on {place}, {run.label} {run.version}".rstrip(),
         f"Plan: `{job.estimate.plans[0]}`, batch {job.batch}, micro-batches of {job.micro}.",
         f"Start: {how}; STEPS=20 says how many iterations. It needs {start.needs}.",
         f"Expect: {show(job.seconds, 's')} an iteration ({show(low, 's')} to {show(high, 's')}), "
@@ -130,13 +133,13 @@ def readme(job: Job, start: Start) -> str:
 
 
 def _log(job: Job) -> str:
-    """Where that is: several frameworks log to the error stream."""
+    """Return where the printed log is: several frameworks log to the error stream."""
     return ": Slurm's file has both streams" if job.nodes > 1 else (
         ", errors too: `bash start.sh 2>&1 | tee LOG`")  # fmt: skip
 
 
 def check(job: Job) -> str:
-    """A program that reads the job's log and says measured over predicted."""
+    """Return a program that reads the job's log and prints measured over predicted."""
     low, high = interval(job)
     return filled("check.py", {
         "SECONDS": job.seconds, "LOW": low, "HIGH": high, "BATCH": job.batch,
@@ -149,7 +152,7 @@ def interval(job: Job) -> tuple[float, float]:
 
 
 def tokens(job: Job) -> int:
-    """Of a sample; an image is one."""
+    """Return the tokens of a sample; an image is one."""
     return job.transformer.sequence if job.transformer else 1
 
 

@@ -1,6 +1,6 @@
 """Arguments of Megatron-LM, one a line: `pretrain_gpt.py $(cat megatron.args)`.
 
-Arguments have the names of the newest version, and those of an older one where it is asked for.
+Arguments have the names of the newest version, or of an older one that the software names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TITLE = "Megatron-LM arguments"
 USUAL = "megatron-core"  # where no software is said
 ORDER = ("pipeline", "data", "sharded", "context", "tensor")  # its ranks, outermost first
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
-# what it does if not told, so that a version without the option is not told
+# defaults, so that a version without the option need not be told
 IMPLIED = {
     "--position-embedding-type": "learned_absolute", "--normalization": "LayerNorm",
     "--optimizer": "adam", "--make-vocab-size-divisible-by": 128,
@@ -31,23 +31,23 @@ Pairs = list[tuple[str, Any]]
 
 
 def files(job: Job) -> dict[str, str]:
-    return {"megatron.args": options(named(said(job), job, version(job.run_by(USUAL))))}
+    return {"megatron.args": options(named(arguments(job), job, version(job.run_by(USUAL))))}
 
 
-def said(job: Job) -> Pairs:
-    """What the plan, the model and the software say."""
+def arguments(job: Job) -> Pairs:
+    """Return the arguments of the plan, the model and the software."""
     run = job.run_by(USUAL)
     split = parallel(job, run)
     return [*model(job, run), *split, *training(job, run)]
 
 
 def start(job: Job) -> Start:
-    """The whole job: data that needs no files where the version can make it up."""
+    """Return the complete job, with made-up data where the version can make it."""
     run = job.run_by(USUAL)
-    of = version(run)
-    made_up = "--mock-data" in flags(of)
-    whole = {**dict(said(job)), **dict(schedule(job, made_up))}
-    found = {"megatron.args": options(named(list(whole.items()), job, of))}
+    release = version(run)
+    made_up = "--mock-data" in flags(release)
+    all_arguments = {**dict(arguments(job)), **dict(schedule(job, made_up))}
+    files = {"megatron.args": options(named(list(all_arguments.items()), job, release))}
     command = ["pretrain_gpt.py", '"${ARGUMENTS[@]}"', '--train-iters "$STEPS"']
     if not made_up:
         command += ['--data-path "${DATA_PATH:?as tools/preprocess_data.py wrote it}"',
@@ -56,40 +56,43 @@ def start(job: Job) -> Start:
     lines = ["unset CUDA_DEVICE_MAX_CONNECTIONS"] if job.zero >= 2 else single_queue(job)
     read = 'read -r -d "" -a ARGUMENTS <"$HERE/megatron.args" || true'
     return Start(
-        found, tuple(command),
-        f"a checkout of NVIDIA/Megatron-LM at {commit(of)} with what it requires, its folder in "
+        files,
+        tuple(command),
+        f"a checkout of NVIDIA/Megatron-LM at {commit(release)} with what it requires, its folder "
+        "in MEGATRON",
+        order(job),
+        (read, *lines),
         "MEGATRON",
-        order(job), (read, *lines), "MEGATRON",
-    )  # fmt: skip
+    )
 
 
 def single_queue(job: Job) -> list[str]:
-    """Before Blackwell, what tensor and context ranks send must not be overtaken by kernels."""
+    """Return shell that, before Blackwell, keeps kernels from overtaking messages of tensors."""
     if job.degree("tensor") == 1 and job.degree("context") == 1:
         return []
-    asked = "nvidia-smi --query-gpu=compute_cap --format=csv,noheader"
+    query = "nvidia-smi --query-gpu=compute_cap --format=csv,noheader"
     return [
-        f'GENERATION="$({asked} | head -n 1 | cut -d. -f1)"',
+        f'GENERATION="$({query} | head -n 1 | cut -d. -f1)"',
         'if [[ "${GENERATION:-9}" -lt 10 ]]; then export CUDA_DEVICE_MAX_CONNECTIONS=1; fi',
     ]
 
 
 def order(job: Job) -> str:
-    """How its ranks nest, in words."""
+    """Return how its ranks nest, in words."""
     swapped = nested(job)[0] == "data"
-    said = "data, pipeline" if swapped else "pipeline, data"
+    nesting = "data, pipeline" if swapped else "pipeline, data"
     more = " (--use-tp-pp-dp-mapping)" if swapped else ""
     if job.degree("expert") > 1:
         more += "; experts are dealt to neighbouring ranks of context and data"
-    return f"{said}, context, tensor{more}"
+    return f"{nesting}, context, tensor{more}"
 
 
 def schedule(job: Job, made_up: bool) -> Pairs:
-    """What a run needs beside the plan: a rate of learning, data, a log."""
+    """Return the arguments that a run needs beside the plan: learning rate, data, a log."""
     block = job.block("Megatron-LM")
     if not made_up:
         job.notes.append(f"the vocabulary is that of GPT-2's files, not of {block.vocab} words")
-    said: Pairs = [
+    arguments: Pairs = [
         ("--lr", "1e-4"), ("--min-lr", "1e-5"), ("--lr-decay-style", "cosine"),
         ("--weight-decay", 0.1), ("--log-interval", 1), ("--eval-iters", 0),
         ("--eval-interval", 1_000_000), ("--save-interval", 1_000_000),
@@ -97,8 +100,8 @@ def schedule(job: Job, made_up: bool) -> Pairs:
         ("--tokenizer-type", "NullTokenizer" if made_up else "GPT2BPETokenizer"),
     ]  # fmt: skip
     if made_up:  # its end of text is one word more
-        said += [("--mock-data", True), ("--vocab-size", block.vocab - 1)]
-    return said
+        arguments += [("--mock-data", True), ("--vocab-size", block.vocab - 1)]
+    return arguments
 
 
 # ------------------------------------------------------------------ names of a version
@@ -106,22 +109,22 @@ def schedule(job: Job, made_up: bool) -> Pairs:
 
 @lru_cache(1)
 def versions() -> dict[str, Any]:
-    """Names that each version takes, as `python -m benchmarks.pinned_names` found them."""
+    """Return the names that each version takes, from `python -m benchmarks.pinned_names`."""
     place = Path(__file__).with_name("megatron_flags.json")
-    found: dict[str, Any] = read_json(place)
-    return found
+    names: dict[str, Any] = read_json(place)
+    return names
 
 
 def version(run: Software) -> str:
-    """The version whose names are known that a software is of."""
+    """Return the version of a software, or the newest one whose names are known."""
     if run.framework == "Megatron-LM" and run.version in versions():
         return run.version
-    return next(known for known in reversed(versions()))  # the newest
+    return next(name for name in reversed(versions()))  # the newest
 
 
 def flags(version: str) -> dict[str, Any]:
-    found: dict[str, Any] = versions()[version]["flags"]
-    return found
+    names: dict[str, Any] = versions()[version]["flags"]
+    return names
 
 
 def commit(version: str) -> str:
@@ -129,24 +132,24 @@ def commit(version: str) -> str:
 
 
 def named(pairs: Pairs, job: Job, version: str) -> Pairs:
-    """The same arguments by the names that a version has for them."""
-    known, block = flags(version), job.block("Megatron-LM")
+    """Return the arguments by the names that a version has for them."""
+    flag_names, block = flags(version), job.block("Megatron-LM")
     implied = {**IMPLIED, "--ffn-hidden-size": 4 * block.hidden,
                "--kv-channels": block.hidden // block.heads}  # fmt: skip
-    found: Pairs = []
+    renamed: Pairs = []
     missing: list[str] = []
     for flag, value in pairs:
         if value is None or value is False:
             continue
-        if flag in known:
-            found.append((flag, value))
-        elif RENAMED.get(flag) in known:
-            found.append((RENAMED[flag], value))
+        if flag in flag_names:
+            renamed.append((flag, value))
+        elif RENAMED.get(flag) in flag_names:
+            renamed.append((RENAMED[flag], value))
         elif flag == "--num-virtual-stages-per-pipeline-rank":
             chunks = job.degree("pipeline") * int(value)
-            found.append(("--num-layers-per-virtual-pipeline-stage", block.layers // chunks))
+            renamed.append(("--num-layers-per-virtual-pipeline-stage", block.layers // chunks))
         elif flag == "--recompute-granularity" and value == "full":
-            found += [("--checkpoint-activations", True), ("--checkpoint-num-layers", 1)]
+            renamed += [("--checkpoint-activations", True), ("--checkpoint-num-layers", 1)]
         elif flag.startswith("--recompute-") or flag in NEWER or implied.get(flag) == value:
             continue
         else:
@@ -155,19 +158,19 @@ def named(pairs: Pairs, job: Job, version: str) -> Pairs:
         newest = version == next(reversed(versions()))
         raise job.refuse(f"Megatron-LM at {commit(version)}", f"has no {', '.join(missing)}",
                          "ask for less" if newest else "--software megatron-core")  # fmt: skip
-    if "--DDP-impl" in known:
-        found.append(("--DDP-impl", "local"))
-        found.append(
-            ("--use-contiguous-buffers-in-ddp", "--use-contiguous-buffers-in-ddp" in known)
+    if "--DDP-impl" in flag_names:
+        renamed.append(("--DDP-impl", "local"))
+        renamed.append(
+            ("--use-contiguous-buffers-in-ddp", "--use-contiguous-buffers-in-ddp" in flag_names)
         )
-    return found
+    return renamed
 
 
-# ------------------------------------------------------------------ what is said
+# ------------------------------------------------------------------ the arguments
 
 
 def model(job: Job, run: Software) -> Pairs:
-    """The sizes of the model, as its own flags say them."""
+    """Return the sizes of the model as arguments."""
     block = job.block("Megatron-LM")
     if block.segments or block.pooler or not block.final_norm:
         raise job.refuse("Megatron-LM's GPT", "has no such embedding or heads", "a GPT-like model")
@@ -211,7 +214,7 @@ def model(job: Job, run: Software) -> Pairs:
 
 
 def backend(block: Transformer, run: Software) -> str:
-    """Kernels of attention: as the model says, else as the software has them."""
+    """Return the kernels of attention, of the model's spec or else of the software's."""
     flash = run.kernels.attention != "unfused" if block.flash is None else block.flash
     if not flash:
         return "unfused"
@@ -219,7 +222,7 @@ def backend(block: Transformer, run: Software) -> str:
 
 
 def mixture(block: Transformer, job: Job, run: Software) -> Pairs:
-    """Experts, the router, and how tokens are sent to them."""
+    """Return the arguments of experts, of the router, and of the dispatch of tokens."""
     spec = run.experts
     if spec.dispatcher == "hybridep":
         raise job.refuse("Megatron-LM's core_v0.14.0", "has no HybridEP", "dispatcher=deepep")
@@ -243,7 +246,7 @@ def mixture(block: Transformer, job: Job, run: Software) -> Pairs:
 
 
 def padding(job: Job, block: Transformer) -> int:
-    """What the vocabulary is padded to a multiple of, times tensor: to nothing where that goes."""
+    """Return the divisor that the vocabulary is padded to, the largest that pads nothing."""
     degree = job.degree("tensor")
     return next((n for n in (128, 64, 32, 16, 8, 4, 2, 1) if block.vocab % (n * degree) == 0), 128)
 
@@ -253,26 +256,26 @@ def _ffn(block: Transformer) -> int:
 
 
 def nested(job: Job) -> tuple[str, ...]:
-    """Its order of ranks that the plan has; there are two."""
+    """Return which of its two orders of ranks the plan has."""
     order = [name for name, _ in job.axes]
     swapped = order[:1] != ["pipeline"] and "pipeline" in order
-    wanted = ("data", "sharded", "pipeline", "context", "tensor") if swapped else ORDER
-    if order != sorted(order, key=wanted.index):
+    allowed = ("data", "sharded", "pipeline", "context", "tensor") if swapped else ORDER
+    if order != sorted(order, key=allowed.index):
         raise job.refuse("Megatron-LM", f"cannot nest {' outside '.join(order)}",
                          "pipeline, data, context, tensor in this order")  # fmt: skip
     if swapped and job.degree("expert") > 1:
         raise job.refuse("Megatron-LM", "deals experts inside the pipeline here",
                          "pipeline outermost")  # fmt: skip
-    return wanted
+    return allowed
 
 
 def parallel(job: Job, run: Software) -> Pairs:
-    """Degrees and schedule; the order in which axes nest must be one of its own."""
+    """Return degrees and schedule; refuse axes that nest in another order than its own."""
     title = "Megatron-LM"
     job.only(title, ORDER)
     swapped = nested(job)[0] == "data"
-    whole = job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 0
-    if whole and job.transformer is not None and job.transformer.experts:
+    whole_tokens = job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 0
+    if whole_tokens and job.transformer is not None and job.transformer.experts:
         raise job.refuse(title, "cuts mixtures by tensor only with the tokens", "sequence=on")
     expert = job.degree("expert")
     whole_experts = job.word("expert", "cut") == "whole"  # else they are cut as all is
@@ -297,7 +300,7 @@ def tokens_cut(job: Job) -> bool:
 
 
 def stages(job: Job, run: Software) -> Pairs:
-    """Chunks of the pipeline: so many a stage, or block by block where they are uneven."""
+    """Return the chunks of the pipeline: their number a stage, or blocks where uneven."""
     if job.degree("pipeline") == 1:
         return []
     if job.word("pipeline", "schedule") != "1f1b" and job.segments > 1:
@@ -318,27 +321,30 @@ def stages(job: Job, run: Software) -> Pairs:
 
 
 def laid_out(job: Job) -> str:
-    """`Ett|ttt|ttL`: the table, blocks and the loss of each chunk."""
+    """Return the table, blocks and loss of each chunk: `Ett|ttt|ttL`."""
     return "|".join(
         "E" * chunk.embedding + "t" * chunk.layers + "L" * chunk.loss for chunk in job.chunks
     )
 
 
 def exchange(job: Job, run: Software) -> Pairs:
-    """Who shares out what, in which width, and what overlaps as the software has it."""
-    zero, said = job.zero, job.estimate.options
+    """Return how replicas shard state, in which width they send, and which messages overlap."""
+    zero, options = job.zero, job.estimate.options
     shared = job.degree("sharded") > 1 and job.degree("data") > 1
     if shared and zero != 1:
         raise job.refuse("Megatron-LM", "shares out only the optimizer within groups",
                          "sharded:N,zero=1")  # fmt: skip
-    asked = job.word("data", "overlap") == "on"
+    overlap_on = job.word("data", "overlap") == "on"
     copies = job.replicas * job.degree("context") > 1
-    reduced = copies and asked and run.exchange.overlap == "backward"
+    reduced = copies and overlap_on and run.exchange.overlap == "backward"
     gathers = zero >= 1 and run.gather.overlap == "forward"
     gathered = reduced and gathers
-    if zero >= 1 and asked and run.gather.overlap == "forward" and not reduced and copies:
+    if zero >= 1 and overlap_on and run.gather.overlap == "forward" and not reduced and copies:
         job.notes.append("weights are gathered beside nothing: only with --overlap-grad-reduce")
-    narrow = run.exchange.buffer(said.precision) == 2.0 and said.precision in ("bf16", *NARROW)
+    narrow = run.exchange.buffer(options.precision) == 2.0 and options.precision in (
+        "bf16",
+        *NARROW,
+    )
     size = job.piece(run)
     flat = reduced and zero < 2 and size is not None
     return [
@@ -353,39 +359,39 @@ def exchange(job: Job, run: Software) -> Pairs:
         ("--ddp-bucket-size", size if flat else None),
         ("--grad-reduce-in-bf16", narrow),
         ("--accumulate-allreduce-grads-in-fp32",
-         not narrow and said.precision in ("bf16", "fp16", *NARROW)
-         and run.exchange.buffer(said.precision) == 4.0),
+         not narrow and options.precision in ("bf16", "fp16", *NARROW)
+         and run.exchange.buffer(options.precision) == 4.0),
     ]  # fmt: skip
 
 
 def training(job: Job, run: Software) -> Pairs:
-    """Batch, precision, optimizer and recomputation."""
-    said = job.estimate.options
-    if said.optimizer not in ("sgd", "momentum", "adam"):
-        raise job.refuse("Megatron-LM", f"has no `{said.optimizer}`", "--optimizer adam")
-    momentum = {"momentum": 0.9, "sgd": 0.0}.get(said.optimizer)
+    """Return batch, precision, optimizer and recomputation."""
+    options = job.estimate.options
+    if options.optimizer not in ("sgd", "momentum", "adam"):
+        raise job.refuse("Megatron-LM", f"has no `{options.optimizer}`", "--optimizer adam")
+    momentum = {"momentum": 0.9, "sgd": 0.0}.get(options.optimizer)
     if job.recompute == "operators":
         raise job.refuse("Megatron-LM", "does not recompute by operators", "recompute:selective")
     if job.recompute == "stage":
         raise job.refuse("Megatron-LM", "does not recompute whole stages", "recompute:full")
     away = job.word("offload", "what") == "optimizer"
-    full, eight = job.recompute == "full", said.precision in ("fp8", "mxfp8")
-    again = {"none": None, "best": "full"}.get(job.recompute, job.recompute)
-    parts = job.recompute.split("+") if again not in (None, "selective", "full") else None
-    layers = job.most("recompute") if job.recompute == "best" else int(full)
-    four = said.precision == "nvfp4"
+    full, eight = job.recompute == "full", options.precision in ("fp8", "mxfp8")
+    recomputed = {"none": None, "best": "full"}.get(job.recompute, job.recompute)
+    parts = job.recompute.split("+") if recomputed not in (None, "selective", "full") else None
+    layers = job.most_units("recompute") if job.recompute == "best" else int(full)
+    four = options.precision == "nvfp4"
     return [
         ("--micro-batch-size", job.micro), ("--global-batch-size", job.batch),
-        ("--bf16", said.precision in ("bf16", *NARROW)), ("--fp16", said.precision == "fp16"),
+        ("--bf16", options.precision in ("bf16", *NARROW)), ("--fp16", options.precision == "fp16"),
         ("--fp8-format", "hybrid" if eight else None),
-        ("--fp8-recipe", "mxfp8" if said.precision == "mxfp8" else None),
+        ("--fp8-recipe", "mxfp8" if options.precision == "mxfp8" else None),
         ("--fp4-format", "e2m1" if four else None), ("--fp4-recipe", "nvfp4" if four else None),
         ("--fp8-param-gather",
-         said.precision == "fp8" and job.zero >= 1 and run.gather.sent("fp8") == 1.0),
+         options.precision == "fp8" and job.zero >= 1 and run.gather.sent("fp8") == 1.0),
         ("--optimizer", "adam" if momentum is None else "sgd"), ("--sgd-momentum", momentum),
         ("--clip-grad", 1.0),
         ("--recompute-granularity",
-         "selective" if parts else again if layers or job.recompute != "best" else None),
+         "selective" if parts else recomputed if layers or job.recompute != "best" else None),
         ("--recompute-modules", " ".join(parts) if parts else None),
         ("--recompute-method", "uniform" if full else "block" if layers else None),
         ("--recompute-num-layers", layers or None),

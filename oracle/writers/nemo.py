@@ -55,8 +55,8 @@ DDP = {
     "--overlap-param-gather": "overlap_param_gather", "--ddp-bucket-size": "bucket_size",
     "--data-parallel-sharding-strategy": "data_parallel_sharding_strategy",
 }  # fmt: skip
-# what has no field of its own: it is said by another of the same group
-BESIDE = {
+# options without a field of their own: another field of the group says the same
+IMPLIED = {
     "--recompute-modules",
     "--group-query-attention", "--max-position-embeddings", "--rotary-percent",
     "--disable-bias-linear", "--untie-embeddings-and-output-weights", "--attention-backend",
@@ -75,7 +75,7 @@ def files(job: Job) -> dict[str, str]:
 
 
 def start(job: Job) -> Start:
-    """The whole job, from the folder it is in."""
+    """Return the complete job, started from its own folder."""
     lines = ["unset CUDA_DEVICE_MAX_CONNECTIONS"] if job.zero >= 2 else megatron.single_queue(job)
     return Start(
         files(job), ("job.py",), "NVIDIA NeMo 2.5 (@8cfedd7203), as its container has it",
@@ -84,65 +84,81 @@ def start(job: Job) -> Start:
 
 
 def constants(job: Job) -> dict[str, dict[str, Any] | int]:
-    """The groups of fields that the program passes on."""
-    said = {flag: value for flag, value in megatron.said(job)
+    """Return the groups of fields that the program passes on."""
+    arguments = {flag: value for flag, value in megatron.arguments(job)
             if value is not None and value is not False}  # fmt: skip
-    unknown = set(said) - set(MODEL) - set(STRATEGY) - set(DDP) - BESIDE
+    unknown = set(arguments) - set(MODEL) - set(STRATEGY) - set(DDP) - IMPLIED
     if unknown:
         raise job.refuse("NeMo", f"is not told {', '.join(sorted(unknown))}")
     block, precision = job.block("NeMo"), job.estimate.options.precision
-    narrow, whole = "--grad-reduce-in-bf16" in said, job.zero >= 2
-    model = picked(said, MODEL) | {
+    narrow, fully_sharded = "--grad-reduce-in-bf16" in arguments, job.zero >= 2
+    model = picked(arguments, MODEL) | {
         "share_embeddings_and_output_weights": block.tied_embeddings,
-        "add_bias_linear": "--disable-bias-linear" not in said,
-        "gradient_accumulation_fusion": not whole,
+        "add_bias_linear": "--disable-bias-linear" not in arguments,
+        "gradient_accumulation_fusion": not fully_sharded,
     }
-    if "--recompute-modules" in said:
-        model["recompute_modules"] = said["--recompute-modules"].split()
+    if "--recompute-modules" in arguments:
+        model["recompute_modules"] = arguments["--recompute-modules"].split()
     if block.experts:
-        model["moe_aux_loss_coeff"] = float(said["--moe-aux-loss-coeff"])
-    strategy = picked(said, STRATEGY)
+        model["moe_aux_loss_coeff"] = float(arguments["--moe-aux-loss-coeff"])
+    strategy = picked(arguments, STRATEGY)
     chunks = job.knob("pipeline", "interleave") if job.degree("pipeline") > 1 else 1
     if chunks > 1:
         strategy["virtual_pipeline_model_parallel_size"] = chunks
-    if whole:
+    if fully_sharded:
         strategy |= {"fsdp": "megatron", "save_ckpt_format": "fsdp_dtensor"}
-    exchange = picked(said, DDP) | {
-        "grad_reduce_in_fp32": not narrow, "average_in_collective": narrow or not whole,
-        "overlap_grad_reduce": "--overlap-grad-reduce" in said,
+    exchange = picked(arguments, DDP) | {
+        "grad_reduce_in_fp32": not narrow, "average_in_collective": narrow or not fully_sharded,
+        "overlap_grad_reduce": "--overlap-grad-reduce" in arguments,
     }  # fmt: skip
-    gather = "--fp8-param-gather" in said
+    gather = "--fp8-param-gather" in arguments
     narrow_ones: dict[str, dict[str, Any]] = {
         "fp8": {"fp8": "hybrid", "fp8_param_gather": gather},
         "mxfp8": {"fp8": "hybrid", "fp8_recipe": "mxfp8", "fp8_param_gather": gather},
         "nvfp4": {"fp4": "e2m1", "fp4_recipe": "nvfp4"},
     }
     return {
-        "MODEL": model, "STRATEGY": strategy, "DDP": exchange,
+        "MODEL": model,
+        "STRATEGY": strategy,
+        "DDP": exchange,
         "PRECISION": {
             "precision": {"fp16": "16-mixed", "fp32": "32", "tf32": "32"}.get(
-                precision, "bf16-mixed"),
-            "autocast_enabled": False, "grad_reduce_in_fp32": not narrow,
+                precision, "bf16-mixed"
+            ),
+            "autocast_enabled": False,
+            "grad_reduce_in_fp32": not narrow,
             **narrow_ones.get(precision, {}),
         },
         "OVERLAP": {
-            "tp_comm_overlap": "--tp-comm-overlap" in said,
+            "tp_comm_overlap": "--tp-comm-overlap" in arguments,
             "overlap_grad_reduce": exchange["overlap_grad_reduce"],
-            "overlap_param_gather": "--overlap-param-gather" in said,
+            "overlap_param_gather": "--overlap-param-gather" in arguments,
             **({"bucket_size": exchange["bucket_size"]} if "bucket_size" in exchange else {}),
         },
         "OPTIMIZER": {
-            "optimizer": said["--optimizer"], "lr": 1e-4, "weight_decay": 0.1, "clip_grad": 1.0,
-            "bf16": precision in ("bf16", *NARROW), "fp16": precision == "fp16",
+            "optimizer": arguments["--optimizer"],
+            "lr": 1e-4,
+            "weight_decay": 0.1,
+            "clip_grad": 1.0,
+            "bf16": precision in ("bf16", *NARROW),
+            "fp16": precision == "fp16",
             "use_distributed_optimizer": job.zero >= 1,
-            **({"sgd_momentum": said["--sgd-momentum"]} if "--sgd-momentum" in said else {}),
+            **(
+                {"sgd_momentum": arguments["--sgd-momentum"]}
+                if "--sgd-momentum" in arguments
+                else {}
+            ),
         },
-        "DATA": {"seq_length": block.sequence, "micro_batch_size": job.micro,
-                 "global_batch_size": job.batch},
-        "NODES": job.nodes, "PER_NODE": job.per_node,
-    }  # fmt: skip
+        "DATA": {
+            "seq_length": block.sequence,
+            "micro_batch_size": job.micro,
+            "global_batch_size": job.batch,
+        },
+        "NODES": job.nodes,
+        "PER_NODE": job.per_node,
+    }
 
 
-def picked(said: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """What is said of a group, by the names of its fields."""
-    return {name: said[flag] for flag, name in names.items() if flag in said}
+def picked(arguments: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return the arguments of a group, by the names of its fields."""
+    return {name: arguments[flag] for flag, name in names.items() if flag in arguments}

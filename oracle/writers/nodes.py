@@ -15,61 +15,67 @@ from oracle.writers.export import ExportError
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Nodes of one kind, that as many ranks are started on each of."""
+    """Nodes of one kind, each of which starts the same number of ranks."""
 
-    partition: str  # of the system, as a word of a shell; nothing where it has none
-    system: System  # that they are of
+    partition: str  # name in the system, as a word of a shell; empty where it has none
+    system: System  # of these nodes
     count: int
     each: int  # ranks on one
-    first: int  # of them among the job's nodes
-    names: tuple[str, ...]  # of all of the partition, where they are known
+    first: int  # number of the first among the job's nodes
+    names: tuple[str, ...]  # of all nodes of the partition, where known
 
 
 def nodes_of(system: System, plan: Plan) -> tuple[Nodes, ...]:
-    """The nodes of a plan's ranks, which fill one partition after the other."""
+    """Return the nodes of a plan's ranks, which fill one partition after the other."""
     devices = int(plan.devices[0, 0])
     if not system.partitions:
         return (_filled("", as_used(system, plan), devices, 0, system.node_names),)
-    found: list[Nodes] = []
-    for one in parts_of(system, plan):
-        mine = system.partitions[one.number - 1]
-        before = sum(other.nodes for other in system.partitions[: one.number - 1]
-                     if other.system is mine.system)  # fmt: skip
-        names = mine.system.node_names[before : before + mine.nodes]
-        here = min(one.devices, devices - one.first)
-        first = sum(other.count for other in found)
-        found.append(
-            _filled(plain_name(mine.name, f"part{one.number}"), mine.system, here, first, names)
+    kinds: list[Nodes] = []
+    for part in parts_of(system, plan):
+        partition = system.partitions[part.number - 1]
+        before = sum(earlier.nodes for earlier in system.partitions[: part.number - 1]
+                     if earlier.system is partition.system)  # fmt: skip
+        names = partition.system.node_names[before : before + partition.nodes]
+        devices_here = min(part.devices, devices - part.first)
+        first = sum(kind.count for kind in kinds)
+        kinds.append(
+            _filled(
+                plain_name(partition.name, f"part{part.number}"),
+                partition.system,
+                devices_here,
+                first,
+                names,
+            )
         )
-    return tuple(found)
+    return tuple(kinds)
 
 
 def _filled(
     partition: str, system: System, devices: int, first: int, names: tuple[str, ...]
 ) -> Nodes:
     node = system.per_host
-    each = min(devices, node)
-    if devices % each:
-        where = f" of {partition}" if partition else ""
-        what = f"{devices} devices{where} do not fill nodes of {node}"
-        raise ExportError("export", what, f"a multiple of {node}, or fewer than {node}")
-    return Nodes(partition, system, devices // each, each, first, names)
+    ranks_a_node = min(devices, node)
+    if devices % ranks_a_node:
+        place = f" of {partition}" if partition else ""
+        complaint = f"{devices} devices{place} do not fill nodes of {node}"
+        raise ExportError("export", complaint, f"a multiple of {node}, or fewer than {node}")
+    return Nodes(partition, system, devices // ranks_a_node, ranks_a_node, first, names)
 
 
-def ranks_here(every: Sequence[Nodes], node: str) -> tuple[list[str], str]:
-    """Lines of bash, and the word that then says how many ranks the node of a number starts."""
-    if len({kind.each for kind in every}) == 1:
-        return [], str(every[0].each)
-    lines = [f"PER_NODE={every[-1].each}"]
-    for kind in reversed(every[:-1]):
+def ranks_here(kinds: Sequence[Nodes], node: str) -> tuple[list[str], str]:
+    """Return lines of bash, and the word that then holds the ranks of a numbered node."""
+    if len({kind.each for kind in kinds}) == 1:
+        return [], str(kinds[0].each)
+    lines = [f"PER_NODE={kinds[-1].each}"]
+    for kind in reversed(kinds[:-1]):
         lines.append(f"if (({node} < {kind.first + kind.count})); then PER_NODE={kind.each}; fi")
     return lines, '"$PER_NODE"'
 
 
-def asked(every: Sequence[Nodes], minutes: int) -> str:
-    """What Slurm is asked for: a job of as many components as there are kinds of nodes.
+def slurm_options(every: Sequence[Nodes], minutes: int) -> str:
+    """Return the Slurm options of a job with a component for each kind of nodes.
 
-    A partition of the system is taken to be the queue's, of the same name.
+    A partition of the system is assumed to have the name of its queue.
     """
     components = []
     for kind in every:
@@ -84,7 +90,7 @@ def asked(every: Sequence[Nodes], minutes: int) -> str:
 
 
 def segment_of(kind: Nodes) -> int:
-    """Nodes that Slurm shall take together of each block, where nodes are hosts of a larger unit.
+    """Return the nodes that Slurm takes together of a block, where they are hosts of a larger unit.
 
     [Slurm, sbatch, `--segment`, with topology/block]
     """
@@ -94,11 +100,11 @@ def segment_of(kind: Nodes) -> int:
 
 
 def first_node(every: Sequence[Nodes]) -> str:
-    """The variable of a batch script that holds the nodes of the first ranks."""
+    """Return the variable of a batch script that holds the nodes of the first ranks."""
     return "SLURM_JOB_NODELIST" + "_HET_GROUP_0" * (len(every) > 1)
 
 
 def step(every: Sequence[Nodes]) -> str:
-    """`srun` of one step on all nodes of the job."""
+    """Return the `srun` of one step on all nodes of the job."""
     groups = ",".join(map(str, range(len(every))))
     return "srun --kill-on-bad-exit=1" + f" --het-group={groups}" * (len(every) > 1)

@@ -1,4 +1,4 @@
-"""Rows as text that other programs read: CSV, and tables of Markdown."""
+"""Rows as text for other programs: CSV, and tables of Markdown."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def columns(rows: Rows) -> list[str]:
-    """Every name that a row has, in the order in which they come."""
+    """Return every name that a row has, in order of appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def as_csv(rows: Rows, names: Sequence[str] | None = None) -> str:
-    """Comma-separated, numbers to nine digits; a cell is never taken for a formula."""
+    """Return rows as CSV, numbers to nine digits; no cell is taken for a formula."""
     names = columns(rows) if names is None else names
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -26,7 +26,7 @@ def as_csv(rows: Rows, names: Sequence[str] | None = None) -> str:
 
 
 def as_markdown(rows: Rows, names: Sequence[str] | None = None) -> str:
-    """A table as Markdown has it; numbers stand to the right, to four digits."""
+    """Return rows as a Markdown table; numbers are on the right, to four digits."""
     names = columns(rows) if names is None else names
     right = [
         all(isinstance(row.get(name), int | float | None) for row in rows) and bool(rows)

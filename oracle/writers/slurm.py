@@ -1,17 +1,17 @@
-"""A batch script for Slurm: one task a node, each starts torchrun.
+"""A batch script for Slurm: one task a node, and each task starts torchrun.
 
-Nodes of several kinds are a heterogeneous job, a component each, in one step that counts its nodes
-through [Slurm, Heterogeneous Job Support].
+Nodes of several kinds are a heterogeneous job with a component for each kind, in one step that
+numbers all its nodes [Slurm, Heterogeneous Job Support].
 """
 
 from __future__ import annotations
 
 from oracle.writers.exported import Job
-from oracle.writers.nodes import asked, first_node, ranks_here, step
+from oracle.writers.nodes import first_node, ranks_here, slurm_options, step
 from oracle.writers.torchrun import mesh
 
 TITLE = "sbatch script"
-STEPS = 1000  # iterations that the time asked for is enough for
+STEPS = 1000  # iterations that the requested time is enough for
 
 
 def files(job: Job) -> dict[str, str]:
@@ -19,14 +19,14 @@ def files(job: Job) -> dict[str, str]:
 
 
 def script(job: Job) -> str:
-    """The script; directives hold plain words only, whatever the model is called."""
-    wanted = asked(job.kinds, job.minutes(STEPS))
+    """Return the script; its directives hold plain words only, whatever the model's name."""
+    directives = slurm_options(job.kinds, job.minutes(STEPS))
     return f"""\
 #!/usr/bin/env bash
 #SBATCH --job-name={job.name[:60]}
 #SBATCH --output=%x-%j.out
 #SBATCH --signal=B:TERM@120
-{wanted}#
+{directives}#
 {chr(10).join(f"# {line}" for line in job.about())}
 # The time is that of {STEPS} iterations at the upper end of the interval; see STEPS.
 set -euo pipefail
@@ -55,12 +55,12 @@ def _alike(job: Job) -> str:
 
 
 def _unlike(job: Job) -> str:
-    """Each node says its number, since ranks are dealt to partitions by it."""
-    before, each = ranks_here(job.kinds, "SLURM_NODEID")
-    here = "".join(f"  {line}\n" for line in before)
+    """Return a step whose nodes say their number, by which ranks are dealt to partitions."""
+    before, ranks_a_node = ranks_here(job.kinds, "SLURM_NODEID")
+    indented = "".join(f"  {line}\n" for line in before)
     return f"""\
 # shellcheck disable=SC2016  # a node's own number
 {step(job.kinds)} bash -c '
-{here}  exec torchrun --nnodes={job.nodes} --nproc-per-node={each} \\
+{indented}  exec torchrun --nnodes={job.nodes} --nproc-per-node={ranks_a_node} \\
     --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"
 ' node "${{TRAIN_SCRIPT:-train.py}}" "$@" &"""

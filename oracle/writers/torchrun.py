@@ -18,15 +18,15 @@ def files(job: Job) -> dict[str, str]:
 
 
 def start(job: Job) -> Start:
-    """The whole job: a transformer in plain PyTorch, replicated (DDP) or sharded (FSDP2)."""
-    title, said, run = "PyTorch alone", job.estimate.options, job.estimate.options.software
+    """Return the complete job: a transformer in plain PyTorch, with DDP or FSDP2."""
+    title, options, run = "PyTorch alone", job.estimate.options, job.estimate.options.software
     job.only(title, ("data", "sharded"))
     order = [name for name, _ in job.axes]
     if order == ["sharded", "data"]:
         raise job.refuse(title, "shards over neighbouring ranks", "data outside sharded")
-    if said.precision in NARROW or said.optimizer not in ("sgd", "momentum", "adam"):
-        what = said.precision if said.precision in NARROW else said.optimizer
-        raise job.refuse(title, f"has no `{what}`", "--precision bf16 --optimizer adam")
+    if options.precision in NARROW or options.optimizer not in ("sgd", "momentum", "adam"):
+        lacking = options.precision if options.precision in NARROW else options.optimizer
+        raise job.refuse(title, f"has no `{lacking}`", "--precision bf16 --optimizer adam")
     if job.recompute == "operators":
         raise job.refuse(title, "recomputes attention or all here", "recompute:selective")
     if job.zero == 1:
@@ -42,19 +42,19 @@ def start(job: Job) -> Start:
         "REPLICAS": job.replicas // shards if job.zero >= 2 else job.replicas,
         "SHARDED": shards if job.zero >= 2 else 1,
         "RESHARD": job.zero == 3, "MICRO": job.micro, "MICRO_BATCHES": job.segments,
-        "PRECISION": said.precision, "OPTIMIZER": said.optimizer,
-        "REDUCED": {4.0: "fp32", 2.0: "bf16"}[run.exchange.sent(said.precision)],
+        "PRECISION": options.precision, "OPTIMIZER": options.optimizer,
+        "REDUCED": {4.0: "fp32", 2.0: "bf16"}[run.exchange.sent(options.precision)],
         "BUCKET": round(4 * size / 2**20, 3) if size else 1e6,
         "HOOK": hook(job, title), "RANK": job.knob("data", "rank"),
         "FEEDBACK": job.word("data", "feedback") == "on",
     }  # fmt: skip
-    found = {"train.py": filled("train.py", constants), "model.py": network(job, title)}
-    return Start(found, ("train.py",), f"PyTorch {run.version} or later",
+    files = {"train.py": filled("train.py", constants), "model.py": network(job, title)}
+    return Start(files, ("train.py",), f"PyTorch {run.version} or later",
                  ", ".join(order) or "data")  # fmt: skip
 
 
 def hook(job: Job, title: str) -> str:
-    """What replicas send instead of all gradients, as its communication hooks know it."""
+    """Return the communication hook that compresses the gradients of replicas."""
     word = job.word("data", "compress")
     if word not in ("none", "fp16", "bf16", "powersgd"):
         raise job.refuse(title, f"has no hook for compress={word}", "fp16, bf16 or powersgd")
@@ -64,7 +64,7 @@ def hook(job: Job, title: str) -> str:
 
 
 def network(job: Job, title: str) -> str:
-    """The model in plain PyTorch, in the sizes of the spec."""
+    """Return the model in plain PyTorch, in the sizes of the spec."""
     block = job.block(title)
     if block.segments or block.pooler or not block.final_norm or not block.head:
         raise job.refuse(title, "is given no such embedding or heads", "a GPT-like model")
@@ -77,7 +77,7 @@ def network(job: Job, title: str) -> str:
 
 
 def sizes(job: Job, block: Transformer) -> dict[str, Any]:
-    """The family block with all that it leaves unsaid."""
+    """Return the sizes of the family block, its defaults filled in."""
     gated = block.gated
     bias = not gated if block.bias is None else block.bias
     positions = block.positions or ("rotary" if gated else "learned")
@@ -99,71 +99,75 @@ def sizes(job: Job, block: Transformer) -> dict[str, Any]:
 
 
 def launch(job: Job) -> str:
-    """A script that starts one node's ranks; on several nodes it is started on each."""
+    """Return a script that starts one node's ranks; every node of a job starts it."""
     head = "\n".join(f"# {line}" for line in job.about())
     before: list[str] = []
-    each = str(job.kinds[0].each)
-    where = ["  --standalone"]
+    ranks_a_node = str(job.kinds[0].each)
+    rendezvous = ["  --standalone"]
     if len(job.kinds) > 1:
-        before, each = numbered(job.kinds)
-        where = ['  --node-rank="$NODE_RANK"',
+        before, ranks_a_node = numbered(job.kinds)
+        rendezvous = ['  --node-rank="$NODE_RANK"',
                  '  --master-addr="${MASTER_ADDR:?the first node}" '
                  '--master-port="${MASTER_PORT:-29500}"']  # fmt: skip
     elif job.nodes > 1:
-        where = [
+        rendezvous = [
             '  --rdzv-backend=c10d --rdzv-id="${JOB_ID:-oracle}"',
             '  --rdzv-endpoint="${MASTER_ADDR:?the first node}:${MASTER_PORT:-29500}"',
         ]
-    words = ["exec torchrun", f"  --nnodes={job.nodes} --nproc-per-node={each}", *where,
-             '  "${TRAIN_SCRIPT:-train.py}" "$@"']  # fmt: skip
+    words = [
+        "exec torchrun",
+        f"  --nnodes={job.nodes} --nproc-per-node={ranks_a_node}",
+        *rendezvous,
+        '  "${TRAIN_SCRIPT:-train.py}" "$@"',
+    ]
     lines = ["#!/usr/bin/env bash", head, "set -euo pipefail", *before, " \\\n".join(words)]
     return "\n".join(lines) + "\n"
 
 
-def numbered(every: Sequence[Nodes]) -> tuple[list[str], str]:
-    """Lines of bash that say which node this is, and the word for how many ranks it starts."""
-    ends = [f"{one.first} to {one.first + one.count - 1}" if one.count > 1 else str(one.first)
-            for one in every]  # fmt: skip
-    said = ", ".join(f"{end} of {one.partition}" for end, one in zip(ends, every, strict=True))
-    said = f"the number of this node: {said}"
-    node = f'NODE_RANK="${{NODE_RANK:-${{SLURM_NODEID:?{said}}}}}"'
-    lines, each = ranks_here(every, "NODE_RANK")
-    return [node, *lines], each
+def numbered(kinds: Sequence[Nodes]) -> tuple[list[str], str]:
+    """Return lines of bash that number this node, and the word that holds its ranks."""
+    ends = [f"{kind.first} to {kind.first + kind.count - 1}" if kind.count > 1 else str(kind.first)
+            for kind in kinds]  # fmt: skip
+    message = ", ".join(f"{end} of {kind.partition}" for end, kind in zip(ends, kinds, strict=True))
+    message = f"the number of this node: {message}"
+    node = f'NODE_RANK="${{NODE_RANK:-${{SLURM_NODEID:?{message}}}}}"'
+    lines, ranks_a_node = ranks_here(kinds, "NODE_RANK")
+    return [node, *lines], ranks_a_node
 
 
 def dimensions(job: Job) -> list[tuple[str, int]]:
-    """(name, size) of the mesh, outermost first; experts are the inner part of the data axis."""
-    expert, found = job.degree("expert"), []
+    """Return (name, size) of the mesh, outermost first; experts are the inner data axis."""
+    expert, sizes = job.degree("expert"), []
     if expert > 1 and job.degree("tensor") > 1 and job.word("expert", "cut") == "whole":
         raise job.refuse("a mesh of torch", "has experts along one axis only", "cut=tensor")
     if expert > 1 and job.degree("context") > 1:
         raise job.refuse("a mesh of torch", "has experts along one axis only", "no `context`")
     for name, degree in job.axes:
         if name == "data" and expert > 1:
-            found += [("data", degree // expert), ("expert", expert)]
+            sizes += [("data", degree // expert), ("expert", expert)]
         else:
-            found.append((name, degree))
-    return found or [("data", 1)]
+            sizes.append((name, degree))
+    return sizes or [("data", 1)]
 
 
 def partitions(job: Job) -> list[str]:
-    """What each partition's ranks do, where there are several."""
+    """Return Python lines with the work of each partition's ranks, where there are several."""
     if not job.sides:
         return []
-    found, first = (
+    lines, first = (
         ["# partition: its first rank, its ranks, samples of a replica, micro-batches"],
         0,
     )
-    found.append("PARTITIONS = {")
+    lines.append("PARTITIONS = {")
     for side, kind in zip(job.sides, job.kinds, strict=True):
-        said = f"{first}, {side.devices}, {side.samples:.0f}, {side.micro_batches}"
-        found.append(f'    "{kind.partition}": ({said}),')
+        numbers = f"{first}, {side.devices}, {side.samples:.0f}, {side.micro_batches}"
+        lines.append(f'    "{kind.partition}": ({numbers}),')
         first += side.devices
-    return [*found, "}"]
+    return [*lines, "}"]
 
 
 def mesh(job: Job) -> str:
-    """Python that makes the mesh whose ranks are numbered as the prediction numbers them."""
+    """Return Python code that makes a mesh with the ranks of the prediction."""
     sizes = dimensions(job)
     shape = ", ".join(str(size) for _, size in sizes)
     names = ", ".join(f'"{name}"' for name, _ in sizes)

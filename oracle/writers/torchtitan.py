@@ -1,4 +1,4 @@
-"""torchtitan: overrides for its newest command line, and whole jobs of version 0.2.0 as TOML.
+"""torchtitan: overrides for its newest command line, and complete jobs of version 0.2.0 as TOML.
 
 Names of fields: torchtitan/config/job_config.py, v0.2.0@29624e37f; of the newest, @b5bcd76c6.
 """
@@ -14,14 +14,14 @@ from oracle.writers.exported import Job, Start, options
 
 TITLE = "torchtitan overrides"
 ORDER = ("pipeline", "data", "sharded", "context", "tensor")
-SCHEDULES = {  # its names, by ours and whether stages hold several chunks
+SCHEDULES = {  # its names, by the plan's name and whether stages hold several chunks
     ("gpipe", False): "GPipe", ("1f1b", False): "1F1B", ("1f1b", True): "Interleaved1F1B",
     ("zb-v", True): "ZBVZeroBubble", ("dualpipe-v", True): "DualPipeV",
 }  # fmt: skip
-RECOMPUTE = {"operators": "selective"}  # every other matrix is kept, as it does by default
+RECOMPUTE = {"operators": "selective"}  # every other matrix is kept, its default
 CONFIGS = {"llama3-8b": "llama3_8b", "llama3-70b": "llama3_70b", "llama3-405b": "llama3_405b"}
 VERSION = "v0.2.0"
-UNSTAGED = ("qwen3",)  # models that it does not take apart for a pipeline
+UNSTAGED = ("qwen3",)  # models that it cannot split into stages
 
 
 def files(job: Job) -> dict[str, str]:
@@ -29,8 +29,8 @@ def files(job: Job) -> dict[str, str]:
 
 
 def start(job: Job) -> Start:
-    """The whole job as its configuration file, of the flavors that it ships."""
-    run, said = job.estimate.options.software, dict(training(job))
+    """Return the complete job as a configuration file of a flavor that it ships."""
+    run, training_options = job.estimate.options.software, dict(training(job))
     shipped = run.launch.models
     if job.name not in shipped:
         raise job.refuse(f"torchtitan {VERSION}", f"ships no {job.name}", instead(run))
@@ -52,12 +52,16 @@ def start(job: Job) -> Start:
         "metrics": {"log_freq": 1, "disable_color_printing": True},
         "model": {"name": model, "flavor": flavor, "hf_assets_path": "./tests/assets/tokenizer"},
         "optimizer": {"name": "AdamW", "lr": 1e-4},
-        "training": {"dataset": "c4_test", "max_norm": 1.0, **section(said, "training")},
+        "training": {
+            "dataset": "c4_test",
+            "max_norm": 1.0,
+            **section(training_options, "training"),
+        },
         "parallelism": section(axes, "parallelism"),
         "checkpoint": {"enable": False},
         "compile": {"enable": run.kernels.fused},
         "activation_checkpoint": {"mode": mode, "selective_ac_option": option},
-    }  # fmt: skip
+    }
     command = ("-m torchtitan.train", '--job.config_file "$HERE/job.toml"',
                '--training.steps "$STEPS"')  # fmt: skip
     return Start(
@@ -69,64 +73,64 @@ def start(job: Job) -> Start:
     )  # fmt: skip
 
 
-def section(said: dict[str, Any], name: str) -> dict[str, Any]:
-    """Options of one section, by their names in a file."""
-    known = {key.removeprefix(f"--{name}."): value for key, value in said.items()
+def section(arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the options of one section, by their names in a file."""
+    fields = {key.removeprefix(f"--{name}."): value for key, value in arguments.items()
              if key.startswith(f"--{name}.")}  # fmt: skip
-    known.pop("enable_sequence_parallel", None)  # which 0.2.0 always does
-    if known.pop("no_enable_sequence_parallel", None):
+    fields.pop("enable_sequence_parallel", None)  # which 0.2.0 always does
+    if fields.pop("no_enable_sequence_parallel", None):
         raise ExportError("export", f"torchtitan {VERSION} always cuts tokens beside tensors",
                           "tensor:N,sequence=on")  # fmt: skip
-    return known
+    return fields
 
 
 def experts(job: Job) -> list[tuple[str, Any]]:
-    """Experts are dealt over context ranks first, and over tensor ranks where they stay whole."""
+    """Return degrees of experts, dealt over context ranks first, whole ones over tensor's too."""
     degree, tensor, context = (job.degree(axis) for axis in ("expert", "tensor", "context"))
     if degree == 1:
         return []
-    whole = job.word("expert", "cut") == "whole"
-    inner = context * (tensor if whole else 1)
+    uncut = job.word("expert", "cut") == "whole"
+    inner = context * (tensor if uncut else 1)
     if degree % inner:
         raise job.refuse("torchtitan", f"deals {degree} experts over {inner} inner ranks first",
                          f"expert:{inner}, or a multiple")  # fmt: skip
     p = "--parallelism."
     return [(p + "expert_parallel_degree", degree),
-            (p + "expert_tensor_parallel_degree", 1 if whole else tensor)]  # fmt: skip
+            (p + "expert_tensor_parallel_degree", 1 if uncut else tensor)]  # fmt: skip
 
 
 def parts(job: Job) -> list[list[str]]:
-    """The modules of each chunk of the pipeline, by their names."""
-    found, block = [], 0
+    """Return the names of the modules of each chunk of the pipeline."""
+    modules, block = [], 0
     for chunk in job.chunks:
         names = ["tok_embeddings"] * chunk.embedding
         names += [f"layers.{block + i}" for i in range(chunk.layers)]
         names += ["norm", "output"] * chunk.loss
         block += chunk.layers
-        found.append(names)
-    return found
+        modules.append(names)
+    return modules
 
 
 def toml(tables: dict[str, dict[str, Any]]) -> str:
-    """Tables of words, numbers and lists as TOML; JSON's way to write them is TOML's."""
-    found = []
+    """Return tables of words, numbers and lists as TOML, which writes them as JSON does."""
+    texts = []
     for name, table in tables.items():
         lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()
                  if value is not None]  # fmt: skip
-        found.append("\n".join([f"[{name}]", *lines, ""]))
-    return "\n".join(found)
+        texts.append("\n".join([f"[{name}]", *lines, ""]))
+    return "\n".join(texts)
 
 
 def which(job: Job) -> list[tuple[str, Any]]:
-    """The module and configuration, for models that it ships; else they are for you to name."""
+    """Return the module and configuration of a shipped model; the user names others."""
     config = CONFIGS.get(job.name)
     return [("--module", "llama3"), ("--config", config)] if config else []
 
 
 def parallel(job: Job, uneven: bool = False) -> list[tuple[str, Any]]:
-    """Degrees by its names; replicas are plain (DDP) or shards (FSDP).
+    """Return degrees by its names; replicas are plain (DDP) or shards (FSDP).
 
-    With `uneven` the chunks of a pipeline are named module by module.
+    With `uneven` every module of a pipeline's chunks is named.
     """
     title = "torchtitan"
     job.only(title, ORDER)
@@ -197,15 +201,15 @@ def _stages(job: Job, uneven: bool) -> list[tuple[str, Any]]:
 
 
 def training(job: Job) -> list[tuple[str, Any]]:
-    """Batch, length and precision."""
-    block, said = job.block("torchtitan"), job.estimate.options
-    if said.precision in ("fp16", "fp8", "mxfp8", "nvfp4"):
-        raise job.refuse("torchtitan", f"is not told `{said.precision}` by overrides",
+    """Return batch, length and precision."""
+    block, options = job.block("torchtitan"), job.estimate.options
+    if options.precision in ("fp16", "fp8", "mxfp8", "nvfp4"):
+        raise job.refuse("torchtitan", f"is not told `{options.precision}` by overrides",
                          "--precision bf16")  # fmt: skip
-    if said.optimizer != "adam":
-        raise job.refuse("torchtitan", f"has no `{said.optimizer}` by overrides",
+    if options.optimizer != "adam":
+        raise job.refuse("torchtitan", f"has no `{options.optimizer}` by overrides",
                          "--optimizer adam")  # fmt: skip
-    param = "bfloat16" if said.precision == "bf16" else "float32"
+    param = "bfloat16" if options.precision == "bf16" else "float32"
     local = job.micro * job.knob("pipeline", "segments")
     t = "--training."
     return [
