@@ -111,7 +111,7 @@ MUTANTS = (
          "replace(base, edges=_edges(one, what), units=units)", "replace(base, units=units)",
          "question::test_compare_prices_the_stages_that_ran"),
     _bug("commands: settings of others are believed", "settings",
-         "if found.st_mode & stat.S_IWOTH:", "if False:",
+         "if file_status.st_mode & stat.S_IWOTH:", "if False:",
          "settings::test_a_file_that_others_may_change_is_passed_over_with_a_word"),
     _bug("spec: a bit is a byte", "units",
          '"bit": ("B", "0.125")', '"bit": ("B", "1")', "units::test_a_quantity_is_read_exactly"),

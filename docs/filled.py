@@ -231,13 +231,13 @@ def _groups(parser: argparse.ArgumentParser, depth: str) -> Iterator[str]:
 
 def _option(action: argparse.Action) -> str:
     """A row of a verb's page."""
-    from oracle.commands.parser import said_of
+    from oracle.commands.parser import help_of
 
     takes = action.metavar or action.dest.upper() if action.nargs != 0 else ""
     if not action.metavar and action.choices is not None:
         takes = "|".join(map(str, action.choices))
     said = ", ".join(f"{flag} {takes}".strip() for flag in action.option_strings) or str(takes)
-    return f"| `{said.replace('|', BAR)}` | {_plain(said_of(action))} |"
+    return f"| `{said.replace('|', BAR)}` | {_plain(help_of(action))} |"
 
 
 def _plain(text: str) -> str:

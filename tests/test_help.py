@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from oracle.commands.parser import VERBS, parser_of, parsers, said_default
+from oracle.commands.parser import VERBS, default_text, parser_of, parsers
 
 FEW = 12  # options that one title may stand over without a group of their own
 MOST = 24  # options that one title may stand over
@@ -26,7 +26,7 @@ def test_every_default_is_said(verb: str, monkeypatch: pytest.MonkeyPatch) -> No
             told = " ".join(lines[at[0] : at[0] + 2])  # the words of a long option are below it
             if action.required:
                 assert "(needed)" in told
-            elif usual := said_default(action.default):
+            elif usual := default_text(action.default):
                 assert f"default: {usual}" in told
 
 
@@ -45,4 +45,4 @@ def test_options_are_in_groups_with_titles(verb: str) -> None:
 
 def test_a_default_is_said_as_one_would_write_it() -> None:
     said = {0.05: "0.05", (1, 1): "1/1", "time": "time", 8: "8", "": "", None: "", False: ""}
-    assert {value: said_default(value) for value in said} == said
+    assert {value: default_text(value) for value in said} == said

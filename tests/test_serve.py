@@ -287,7 +287,7 @@ def test_a_log_that_is_dropped_becomes_a_system(client, page):
     said = get(client, f"view/ranking?model=lenet5&system={found['name']}&devices=4&batch=64")
     assert said.status_code == 200, said.text
     assert sorted(p.suffix for p in page.uploads.folder.iterdir() if p.is_file()) == sorted(
-        ".yaml" for _ in page.uploads.kept)  # fmt: skip
+        ".yaml" for _ in page.uploads.by_name)  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content", "words"), [

@@ -1,4 +1,4 @@
-"""The command line, one file a verb: `arguments(parser)` says what it takes, `run(asked)` answers.
+"""The command line, one file a verb: `arguments(parser)` says what it takes, `run(args)` answers.
 
 cli         finds the verb, runs it, prints its answer; the only file that prints
 parser      the verbs, their parsers, and the form of an answer

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from oracle.spec.system import System
 
 FORMATS = ("text", "json", "csv", "md")
-# columns of a table for people, where the rows have more than they read
+# columns of the Markdown table, where the rows have more than people read
 BRIEF = ("plan", "status", "seconds", "seconds_low", "seconds_high", "memory", "capacity", "why")
 
 
 def result_arguments(
     parser: argparse.ArgumentParser, forms: Iterable[str] = FORMATS, *, file: bool = True
 ) -> None:
-    """What every verb that prints a result takes."""
+    """Add the options of every verb that prints a result."""
     options = group(parser, "the answer")
-    known = list(forms)
-    options.add_argument("--format", choices=known, dest="form", metavar="F",
-                        help=f"{either(known)} (default: {known[0]})")  # fmt: skip
+    choices = list(forms)
+    options.add_argument("--format", choices=choices, dest="form", metavar="F",
+                        help=f"{either(choices)} (default: {choices[0]})")  # fmt: skip
     options.add_argument("--json", action="store_const", const="json", dest="form",
                         help="short for --format json")  # fmt: skip
     if file:
@@ -37,16 +37,16 @@ def result_arguments(
                             help="write it there, whole or not at all; - prints it")  # fmt: skip
 
 
-def whole(text: str) -> int:
-    """A whole number from 1 on, as an option takes it."""
+def whole_number(text: str) -> int:
+    """Return the text of an option as a whole number from 1 on."""
     if not re.fullmatch("[0-9]{1,16}", text) or not 1 <= int(text) < 2**53:
-        what = f"`{text}` is not a whole number from 1 on{spelled_out(text)}"
-        raise argparse.ArgumentTypeError(what)
+        complaint = f"`{text}` is not a whole number from 1 on{spelled_out(text)}"
+        raise argparse.ArgumentTypeError(complaint)
     return int(text)
 
 
 def per_device(text: str) -> float:
-    """Samples per device; a fraction where several devices share one sample."""
+    """Return a number of samples per device, a fraction where devices share one sample."""
     try:
         value = float(text)
     except ValueError:
@@ -57,19 +57,19 @@ def per_device(text: str) -> float:
 
 
 def lasting(text: str) -> str:
-    """A name or a file that several processes can read; what is piped in can be read once."""
+    """Return a name or a file, but refuse standard input, which only one process can read."""
     if text == "-":
         raise argparse.ArgumentTypeError("standard input cannot be shared: name a file")
     return text
 
 
 def names(text: str) -> list[str]:
-    """Words between commas."""
+    """Return the words between commas."""
     return [word for word in text.replace(",", " ").split() if word]
 
 
 def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True) -> None:
-    """What every verb that predicts takes."""
+    """Add the options of every verb that predicts."""
     options = group(parser, "how it is predicted")
     parser.add_argument(
         "model", metavar="MODEL", help="a shipped model, a file, or - for standard input"
@@ -105,70 +105,72 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
         grow_argument(parser)
 
 
-# of a model, what is said anew in an option of its own; the rest as `MODEL,field=value`
+# fields of a model that have an option of their own; others are changed by `MODEL,field=value`
 CHANGES = {"sequence": "tokens of a sequence", "layers": "of a transformer",
            "vocab": "words of a transformer"}  # fmt: skip
 
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:
-    """What of the model is otherwise than its file says; any other field as MODEL,field=value."""
+    """Add the options that change a model; `MODEL,field=value` changes any other field."""
     options = group(parser, "the model, where not as its file has it")
-    for name, what in CHANGES.items():
-        options.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what}, not the model's")
+    for name, meaning in CHANGES.items():
+        options.add_argument(
+            f"--{name}", type=whole_number, metavar="N", help=f"{meaning}, not the model's"
+        )
     options.add_argument("--train", metavar="T", help="full, lora:16, lora:16:attention, … forward")
     options.add_argument("--inference", action="store_const", const="forward", dest="train",
                         help="forward passes alone: --train forward")  # fmt: skip
 
 
-def changed(asked: argparse.Namespace) -> None:
-    """Write the options that change a model after its name, where all that is asked sees them."""
-    said = [(name, getattr(asked, name, None)) for name in (*CHANGES, "train")]
-    words = [f"{name}={value}" for name, value in said if value is not None]
-    if words and getattr(asked, "model", None):
-        asked.model = ",".join(",".join((each, *words)) for each in specs(asked.model))
-    running = [(name, getattr(asked, name, None)) for name in RUNNING]
-    words = [f"{name}={value}" for name, value in running if value is not None]
-    words += [each.replace("=", TIMES) for each in getattr(asked, "supposed", ())]
-    where = "systems" if getattr(asked, "systems", None) else "system"
-    if words and getattr(asked, where, None):
-        named = ",".join(",".join((each, *words)) for each in specs(getattr(asked, where)))
-        setattr(asked, where, named)
+def changed(args: argparse.Namespace) -> None:
+    """Append the options that change the model and the system to their names in `args`."""
+    model_changes = [(name, getattr(args, name, None)) for name in (*CHANGES, "train")]
+    words = [f"{name}={value}" for name, value in model_changes if value is not None]
+    if words and getattr(args, "model", None):
+        args.model = ",".join(",".join((name, *words)) for name in specs(args.model))
+    system_changes = [(name, getattr(args, name, None)) for name in RUNNING]
+    words = [f"{name}={value}" for name, value in system_changes if value is not None]
+    words += [name.replace("=", TIMES) for name in getattr(args, "supposed", ())]
+    dest = "systems" if getattr(args, "systems", None) else "system"
+    if words and getattr(args, dest, None):
+        changed_names = ",".join(",".join((name, *words)) for name in specs(getattr(args, dest)))
+        setattr(args, dest, changed_names)
 
 
 def specs(text: str) -> tuple[str, ...]:
-    """Names or files between commas, each with its changes; a file with a comma is one file."""
+    """Return names or files between commas, each with its changes; `a,b` may be one file."""
     if Path(text).is_file():
         return (text,)
-    found: list[str] = []
+    separated: list[str] = []
     for word in map(str.strip, text.split(",")):
-        if "=" in word and found and not Path(word).is_file():
-            found[-1] += f",{word}"
+        if "=" in word and separated and not Path(word).is_file():
+            separated[-1] += f",{word}"
         else:
-            found += names(word)
-    return tuple(found)
+            separated += names(word)
+    return tuple(separated)
 
 
-# of a system, what running it costs; its other fields as SYSTEM,field=value
+# costs of a system that have an option; `SYSTEM,field=value` changes its other fields
 RUNNING = {"price": "of a device here, e.g. `2.5 USD/h`", "pue": "of the site, e.g. 1.1",
            "grid": "CO₂ of its electricity, e.g. `57 g/kWh`"}  # fmt: skip
 
 
 def price_arguments(parser: argparse.ArgumentParser) -> None:
-    """What running a system costs, where its file does not say so."""
+    """Add the options of what running a system costs."""
     options = group(parser, "the system, where not as its file has it")
-    for name, what in RUNNING.items():
-        options.add_argument(f"--{name}", metavar="V", help=what)
+    for name, meaning in RUNNING.items():
+        options.add_argument(f"--{name}", metavar="V", help=meaning)
 
 
 def what_if_argument(parser: argparse.ArgumentParser) -> None:
-    """The system as it would be; a sweep has an option of this name for several of them."""
+    """Add `--what-if`, factors on the system; a sweep's own `--what-if` takes several sets."""
     options = group(parser, "the system, where not as its file has it")
     options.add_argument("--what-if", action="extend", type=factors, default=[], dest="supposed",
                         metavar="X=K,…", help=f"times K: {either(FACTORS)}")  # fmt: skip
 
 
 def factors(text: str) -> list[str]:
-    """`network=2,memory=0.5`; whether they can be is judged where they are used."""
+    """Return the words of `network=2,memory=0.5`; who uses the factors judges them."""
     words = [word.strip() for word in text.split(",")]
     if not all(re.fullmatch(r"[^=,]+=[^=,]+", word) for word in words):
         raise argparse.ArgumentTypeError(f"`{text}` is not X=K,…, e.g. network=2")
@@ -176,14 +178,14 @@ def factors(text: str) -> list[str]:
 
 
 def grow_argument(parser: argparse.ArgumentParser) -> None:
-    """For verbs that refuse what is larger than the system."""
+    """Add `--grow` to verbs that refuse plans larger than the system."""
     options = group(parser, "the system, where not as its file has it")
     options.add_argument("--grow", action="store_true",
                         help="let the system's outermost level join more devices")  # fmt: skip
 
 
 def placement_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which nodes a job was given, and how its ranks fill them."""
+    """Add the options of which nodes a job has and how its ranks fill them."""
     options = group(parser, "where ranks sit")
     options.add_argument("--place", choices=PLACED, metavar="W",
                         help=f"ranks on devices: {either(PLACED)}")  # fmt: skip
@@ -195,13 +197,13 @@ def placement_arguments(parser: argparse.ArgumentParser) -> None:
 PLACED = ("block", "cyclic", "best")
 
 
-def placement_options(asked: argparse.Namespace) -> dict[str, Any]:
-    """The same as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
-    return {"nodes": asked.nodes, "place": asked.place}
+def placement_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the placement as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
+    return {"nodes": args.nodes, "place": args.place}
 
 
 def software_arguments(parser: argparse.ArgumentParser) -> None:
-    """What runs the training."""
+    """Add the options of the software that runs the training."""
     options = group(parser, "what runs it")
     options.add_argument(
         "--software",
@@ -217,7 +219,7 @@ WAYS = ("best", "none", "shared", "cached", "staged", "striped", "spatial")
 
 
 def reading_arguments(parser: argparse.ArgumentParser) -> None:
-    """How samples are got."""
+    """Add the options of how samples are read."""
     options = group(parser, "how samples are read")
     options.add_argument("--reading", choices=WAYS, default="best", metavar="R", help=either(WAYS))
     options.add_argument("--shuffle", default="global", metavar="S",
@@ -227,7 +229,7 @@ def reading_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def epochs(text: str) -> float:
-    """Epochs of a training: a number from 1 on."""
+    """Return a number of epochs from 1 on."""
     try:
         value = float(text)
     except ValueError:
@@ -238,7 +240,7 @@ def epochs(text: str) -> float:
 
 
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    """How it is trained; not said, as is usual for the model on the device."""
+    """Add the options of precision and optimizer; without, those usual for the model."""
     options = group(parser, "how it is trained")
     options.add_argument(
         "--precision",
@@ -252,52 +254,52 @@ def recipe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class WithKnobs(list[str]):
-    """Names, of which each may have knobs behind a comma; what knobs are is judged later."""
+    """Names that may have knobs behind a comma; the spec's reader judges the knobs."""
 
     def __contains__(self, word: object) -> bool:
         return super().__contains__(str(word).partition(",")[0])
 
 
-def either(known: Iterable[str]) -> str:
-    """`a, b or c`."""
-    *most, last = known
-    return f"{', '.join(most)} or {last}"
+def either(words: Iterable[str]) -> str:
+    """Return a list in words: `a, b or c`."""
+    *head, last = words
+    return f"{', '.join(head)} or {last}"
 
 
 def profile_argument(parser: argparse.ArgumentParser) -> None:
-    """Measured rows, for every verb that predicts."""
+    """Add `--profile`, measured rows, to a verb that predicts."""
     options = group(parser, "how it is predicted")
     options.add_argument("--profile", metavar="FILE",
                         help="of `measure compute` or `calibrate run`, or a run's log")  # fmt: skip
 
 
 def samples(text: str) -> int:
-    """A global batch; `max` is a question about one plan."""
+    """Return a global batch; refuse `max`, which is a question about one plan."""
     if text == "max":
-        what = "`max` is for a plan that is named: `oracle estimate … --plan … --batch max`"
-        raise argparse.ArgumentTypeError(f"{what}; say a number here")
-    return whole(text)
+        complaint = "`max` is for a plan that is named: `oracle estimate … --plan … --batch max`"
+        raise argparse.ArgumentTypeError(f"{complaint}; say a number here")
+    return whole_number(text)
 
 
 def samples_or_max(text: str) -> int | str:
-    """A global batch, or `max`: the largest whose micro-batches fit."""
-    return text if text == "max" else whole(text)
+    """Return a global batch, or `max`: the largest whose micro-batches fit."""
+    return text if text == "max" else whole_number(text)
 
 
 def length_arguments(parser: argparse.ArgumentParser) -> None:
-    """How long the whole training is; `--epochs` says it too."""
+    """Add the options of how long the whole training is; `--epochs` says it too."""
     options = group(parser, "the whole training")
     end = options.add_mutually_exclusive_group()
     end.add_argument("--to-target", action="store_true",
                      help="until the model's target is met, by what runs needed")  # fmt: skip
-    end.add_argument("--tokens", type=many, metavar="T", help="so many, e.g. 15T")
-    end.add_argument("--steps", type=many, metavar="S", help="so many iterations")
+    end.add_argument("--tokens", type=large_number, metavar="T", help="so many, e.g. 15T")
+    end.add_argument("--steps", type=large_number, metavar="S", help="so many iterations")
     price_arguments(parser)
     running_arguments(parser)
 
 
 def limit_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a whole training may take."""
+    """Add the limits of a whole training."""
     options = group(parser, "the whole training")
     options.add_argument("--within", metavar="T", help="of time: 7d, 12h, 45min")
     options.add_argument("--budget", action="append", default=[], metavar="B",
@@ -305,7 +307,7 @@ def limit_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def running_arguments(parser: argparse.ArgumentParser) -> None:
-    """What interrupts a training, and how it saves its state."""
+    """Add the options of what interrupts a training and how it saves its state."""
     options = group(parser, "the whole training")
     options.add_argument("--failures", metavar="F",
                         help="e.g. `50 kh,restart=10 min,elastic,repair=1 day`; none")  # fmt: skip
@@ -313,17 +315,17 @@ def running_arguments(parser: argparse.ArgumentParser) -> None:
                         help="rank0, sharded or async; `async,to=host,every=30 min`")  # fmt: skip
 
 
-def running(asked: argparse.Namespace, system: System) -> System:
-    """The system with what the options say of it."""
+def running(args: argparse.Namespace, system: System) -> System:
+    """Return the system with the failures and checkpoints that the options say."""
     from oracle.spec.told import as_said
 
-    return as_said(system, getattr(asked, "failures", None), getattr(asked, "checkpoint", None))
+    return as_said(system, getattr(args, "failures", None), getattr(args, "checkpoint", None))
 
 
-def many(text: str) -> float:
-    """A large number with a letter behind it: 300B, 15T."""
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?)\s*([kKMGBT]?)", text)
-    value = float(found[1]) * SCALES[found[2]] if found else 0.0
+def large_number(text: str) -> float:
+    """Return a large number that a letter may follow: 300B, 15T."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?)\s*([kKMGBT]?)", text)
+    value = float(match[1]) * SCALES[match[2]] if match else 0.0
     if not 1 <= value < 1e18:
         raise argparse.ArgumentTypeError(f"`{text}` is not a number such as 300B or 15T")
     return value
@@ -332,24 +334,24 @@ def many(text: str) -> float:
 SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
-def as_runs_did(asked: argparse.Namespace) -> None:
-    """To a target, the optimizer of the runs that met it, where none is said."""
-    if asked.to_target and asked.optimizer is None:
+def as_runs_did(args: argparse.Namespace) -> None:
+    """Set the optimizer, where none is said, to that of the runs that met the target."""
+    if args.to_target and args.optimizer is None:
         from oracle.models.model import model
 
-        asked.optimizer = next((one.optimizer for one in model(asked.model).convergence), None)
+        args.optimizer = next((run.optimizer for run in model(args.model).convergence), None)
 
 
-def length_options(asked: argparse.Namespace) -> dict[str, Any]:
-    """The same as keyword arguments of `oracle.run.target.length`."""
-    return {"target": asked.to_target, "epochs": asked.epochs, "tokens": asked.tokens,
-            "steps": asked.steps}  # fmt: skip
+def length_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the length of the training as keyword arguments of `oracle.run.target.length`."""
+    return {"target": args.to_target, "epochs": args.epochs, "tokens": args.tokens,
+            "steps": args.steps}  # fmt: skip
 
 
 def batch_arguments(
     parser: argparse.ArgumentParser, *, largest: bool = False, needed: bool = True
 ) -> None:
-    """The global batch, or the batch per device; `largest`: `max` is taken too."""
+    """Add the global batch and the batch per device; with `largest`, `max` is taken too."""
     size = parser.add_mutually_exclusive_group(required=needed)
     more = ", or max: of the largest micro-batches that fit" if largest else ""
     size.add_argument("--batch", type=samples_or_max if largest else samples, metavar="B",
@@ -357,40 +359,40 @@ def batch_arguments(
     size.add_argument("--batch-per-device", type=per_device, metavar="b", help="samples per device")
 
 
-def batch_of(asked: argparse.Namespace, plan: str) -> int:
-    """The global batch of a plan: as it was said, or for as many devices as the plan has."""
-    if asked.batch is not None:
-        return int(asked.batch)
+def batch_of(args: argparse.Namespace, plan: str) -> int:
+    """Return the global batch of a plan: `--batch`, or the batch per device times devices."""
+    if args.batch is not None:
+        return int(args.batch)
     from oracle.plan.plan import parse
 
-    samples: int = round(asked.batch_per_device * int(parse(plan, 1).devices[0, 0]))
+    samples: int = round(args.batch_per_device * int(parse(plan, 1).devices[0, 0]))
     return max(1, samples)
 
 
 def objective_argument(parser: argparse._ActionsContainer) -> None:
-    """What a ranking is by."""
-    known = ["time", "cost", "memory", "money", "energy", "carbon"]
-    parser.add_argument("--objective", choices=known, default="time", metavar="X",
+    """Add the objective of a ranking."""
+    choices = ["time", "cost", "memory", "money", "energy", "carbon"]
+    parser.add_argument("--objective", choices=choices, default="time", metavar="X",
                         help="time, cost (device-seconds), "
                         "memory, money, energy or carbon")  # fmt: skip
 
 
-def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
-    """The same as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
+def prediction_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
     return {
-        "dataset": asked.dataset,
-        "precision": asked.precision,
-        "optimizer": asked.optimizer,
-        "ideal": asked.ideal,
-        "max_memory": asked.max_memory,
-        "gamma": asked.gamma,
-        "algorithm": asked.algorithm,
-        "profile": asked.profile,
-        "software": asked.software,
-        "any_plan": asked.any_plan,
-        "grow": getattr(asked, "grow", False),
-        "reading": asked.reading,
-        "shuffle": asked.shuffle,
-        "epochs": asked.epochs,
-        "workspace": asked.workspace,
+        "dataset": args.dataset,
+        "precision": args.precision,
+        "optimizer": args.optimizer,
+        "ideal": args.ideal,
+        "max_memory": args.max_memory,
+        "gamma": args.gamma,
+        "algorithm": args.algorithm,
+        "profile": args.profile,
+        "software": args.software,
+        "any_plan": args.any_plan,
+        "grow": getattr(args, "grow", False),
+        "reading": args.reading,
+        "shuffle": args.shuffle,
+        "epochs": args.epochs,
+        "workspace": args.workspace,
     }

@@ -9,64 +9,66 @@ from oracle.commands.parser import Answer, Usage, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What `calibrate convergence` takes beside files."""
-    own = parser.add_argument_group("runs to a target (`calibrate convergence RUNS.csv …`)")
-    own.add_argument("--target", metavar="WORDS", help="of runs that name none, `75.9 %% top-1`")
-    own.add_argument("--dataset", metavar="D", help="whose samples an epoch has")
+    """Add the options of `calibrate convergence`."""
+    options = parser.add_argument_group("runs to a target (`calibrate convergence RUNS.csv …`)")
+    options.add_argument(
+        "--target", metavar="WORDS", help="of runs that name none, `75.9 %% top-1`"
+    )
+    options.add_argument("--dataset", metavar="D", help="whose samples an epoch has")
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    """The law of each optimizer and target, told; or a model's spec with it, written."""
+def run(args: argparse.Namespace) -> Answer:
+    """Return the law of each optimizer and target, or write a model's spec with the laws."""
     from oracle.calibration.convergence import block, fitted, merged, text
     from oracle.readers.trainings import read
     from oracle.show.provenance import files_read, stamped
 
-    paths = asked.files[1:]
+    paths = args.files[1:]
     if not paths:
         raise Usage("name a table of runs: oracle calibrate convergence RUNS.csv")
-    if asked.output and not asked.onto:
+    if args.output and not args.onto:
         raise Usage("--onto MODEL: a new spec is that of a model")
     tables = [read(path) for path in paths]
     runs = [run for table in tables for run in table.runs]
     source = f"fit of e₀ (1 + B/B_c) to {', '.join(Path(path).name for path in paths)}"
-    found = fitted(runs, source, asked.optimizer or "", asked.target or "", samples_of(asked))
+    fits = fitted(runs, source, args.optimizer or "", args.target or "", samples_of(args))
     unread = dict.fromkeys(name for table in tables for name in table.unread)
     notes = [f"not read: {', '.join(unread)}"] if unread else []
-    new = [each.entry for each in found]
-    written = block(new)
-    if asked.output:
+    entries = [fit.entry for fit in fits]
+    written = block(entries)
+    if args.output:
         from oracle.models.model import network
 
-        spec, _, _, original = network(asked.onto)
-        write(asked.output, original, block(merged(spec.convergence, new)))
-        notes.append(f"wrote {asked.output}: name it where a MODEL is asked for")
-    told = "\n".join(text(each) for each in found)
+        spec, _, _, original = network(args.onto)
+        write(args.output, original, block(merged(spec.convergence, entries)))
+        notes.append(f"wrote {args.output}: name it where a MODEL is asked for")
+    summary = "\n".join(text(fit) for fit in fits)
     return formatted(
-        asked, lambda: told if asked.output else f"{told}\n\n{written}",
-        lambda: stamped({"convergence": [each.to_dict() for each in found], "block": written},
+        args, lambda: summary if args.output else f"{summary}\n\n{written}",
+        lambda: stamped({"convergence": [fit.to_dict() for fit in fits], "block": written},
                         files_read(paths)),
-        lambda: [{key: value for key, value in each.to_dict().items()
-                  if not isinstance(value, list)} for each in found],
+        lambda: [{key: value for key, value in fit.to_dict().items()
+                  if not isinstance(value, list)} for fit in fits],
         0, "\n".join(notes),
     )  # fmt: skip
 
 
-def samples_of(asked: argparse.Namespace) -> float | None:
-    """Samples of an epoch, where somebody says of which data set."""
-    if asked.dataset:
+def samples_of(args: argparse.Namespace) -> float | None:
+    """Return the samples of an epoch, where a data set or a model with one is named."""
+    if args.dataset:
         from oracle.spec.catalogue import dataset
 
-        return float(dataset(asked.dataset).samples)
-    if asked.onto:
+        return float(dataset(args.dataset).samples)
+    if args.onto:
         from oracle.models.model import model
 
-        found = model(asked.onto).dataset
-        return None if found is None else float(found.samples)
+        data = model(args.onto).dataset
+        return None if data is None else float(data.samples)
     return None
 
 
 def write(path: str, original: str, entries: str) -> None:
-    """A model's own text with the new block; it is read before it is put in its place."""
+    """Write a model's own text with the new block, once it reads as a sound spec."""
     from oracle.calibration.spec_block import with_block
     from oracle.models.build import Network
     from oracle.spec.document import load

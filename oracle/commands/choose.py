@@ -52,31 +52,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     result_arguments(parser)
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.show.choose import choice_text
     from oracle.show.provenance import inputs_of, resolved, stamped
     from oracle.spec.catalogue import system
 
-    options = prediction_options(asked)
-    some = specs(options.pop("software") or "")
-    systems = specs(asked.systems)
-    asked.called = {name.partition(",")[0]: name for name in systems}
-    found = api.choose(
-        asked.model, [running(asked, system(name)) for name in systems], asked.devices,
-        batch=asked.batch,
-        batch_per_device=asked.batch_per_device, to_target=asked.to_target, tokens=asked.tokens,
-        steps=asked.steps, within=asked.within, budget=asked.budget, objective=asked.objective,
-        software=some, only=asked.only, without=asked.without, risk=asked.risk, **options,
+    options = prediction_options(args)
+    software = specs(options.pop("software") or "")
+    systems = specs(args.systems)
+    args.called = {name.partition(",")[0]: name for name in systems}
+    choice = api.choose(
+        args.model, [running(args, system(name)) for name in systems], args.devices,
+        batch=args.batch,
+        batch_per_device=args.batch_per_device, to_target=args.to_target, tokens=args.tokens,
+        steps=args.steps, within=args.within, budget=args.budget, objective=args.objective,
+        software=software, only=args.only, without=args.without, risk=args.risk, **options,
     )  # fmt: skip
 
     def data() -> dict[str, object]:
-        each = [argparse.Namespace(**{**vars(asked), "software": one}) for one in some or [None]]
-        read = [one for which in each for one in inputs_of(which, [asked.model], systems)]
-        said = stamped(found.to_dict(), dict.fromkeys(read))
-        return {**said, "options": resolved({}, asked)}
+        questions = [
+            argparse.Namespace(**{**vars(args), "software": name}) for name in software or [None]
+        ]
+        read = [
+            name for question in questions for name in inputs_of(question, [args.model], systems)
+        ]
+        answer = stamped(choice.to_dict(), dict.fromkeys(read))
+        return {**answer, "options": resolved({}, args)}
 
     return formatted(
-        asked, lambda: choice_text(found, asked), data, found.rows, 0 if len(found) else 1,
+        args, lambda: choice_text(choice, args), data, choice.rows, 0 if len(choice) else 1,
         brief=BRIEF,
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""The command line: finds the verb, runs it, prints its answer or its fault.
+"""The command line: it finds the verb, runs it, and prints the answer or the error.
 
-A verb returns what to say; only this module prints. Data goes to standard output, talk and
+A verb returns its answer; only this module prints. Data goes to standard output, remarks and
 errors to standard error.
 
     exit 0 done · 1 the answer is no · 2 bad usage or input · 3 a measurement or run failed
@@ -48,10 +48,10 @@ This is a fault of oracle, not of what you asked. Please report it with the line
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
-    for name in closed:  # `>&-`: what is said there goes nowhere, as with any other program
+    for name in closed:  # `>&-`: text to a closed stream goes nowhere, as with any other program
         setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         terminal.spell(stream)
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough
         _say_no_more()
         return 0
-    except OSError as error:  # what was to be said cannot be: a full disk, say
+    except OSError as error:  # the answer cannot be written: the disk is full, for instance
         _say_no_more()
         with contextlib.suppress(OSError):
             print(_error_text(error), file=sys.stderr)
@@ -79,7 +79,7 @@ def _encodes(word: str) -> bool:
 
 
 def _say_no_more(stream: Any = None) -> None:
-    """What is still to be flushed to a stream, standard output, goes nowhere."""
+    """Send what a stream (by default standard output) still has to flush to nowhere."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
@@ -101,9 +101,9 @@ def _main(arguments: list[str]) -> int:
         from oracle.spec.document import nearest, suggest
 
         flag = nearest(verb, ("--help", "--version")) if verb.startswith("-") else ""
-        what = "option" if verb.startswith("-") else "command"
+        noun = "option" if verb.startswith("-") else "command"
         hint = f"did you mean `{flag}`?" if flag else suggest(verb, VERBS, "commands")
-        print(f"error: unknown {what} `{verb}`; {hint}", file=sys.stderr)
+        print(f"error: unknown {noun} `{verb}`; {hint}", file=sys.stderr)
         return 2
     return _run(verb, rest)
 
@@ -116,27 +116,30 @@ def _run(verb: str, rest: list[str]) -> int:
     parser = parser_of(verb)
     colour = "auto"
     try:
-        asked, set_elsewhere, warnings = understood(parser, verb, rest)
-        colour = asked.color
-        if asked.counts:
-            os.environ["ORACLE_COUNTS"] = asked.counts
-        if asked.config and not asked.quiet:
-            rows = (f"{k} = {one['value']} ({one['origin']})" for k, one in asked.config.items())
+        args, set_elsewhere, warnings = understood(parser, verb, rest)
+        colour = args.color
+        if args.counts:
+            os.environ["ORACLE_COUNTS"] = args.counts
+        if args.config and not args.quiet:
+            rows = (
+                f"{k} = {setting['value']} ({setting['origin']})"
+                for k, setting in args.config.items()
+            )
             warnings.append(f"config: {', '.join(rows)}")
         for line in warnings:
             _to_stderr(line, colour)
-        with _progress(asked, verb):
-            answer = module_of(verb).run(asked)
+        with _progress(args, verb):
+            answer = module_of(verb).run(args)
         try:
-            _print_answer(answer, asked)
+            _print_answer(answer, args)
         except BrokenPipeError:  # the reader has seen enough; the answer stays what it is
             _say_no_more()
             return int(answer.code)
     except Usage as error:
-        # what is missing may stand there, misspelt or in another place
-        said = misspelt(parser, rest) or stray_plan(parser, rest) or error
-        whose = speaking(parser, rest).prog
-        _to_stderr(f"error: {said}\n       `{whose} --help` lists what it takes", colour)
+        # an argument that seems to be missing may be misspelt or in another place
+        complaint = misspelt(parser, rest) or stray_plan(parser, rest) or error
+        program = speaking(parser, rest).prog
+        _to_stderr(f"error: {complaint}\n       `{program} --help` lists what it takes", colour)
         return 2
     except SystemExit as end:  # --help has printed itself
         return int(end.code or 0)
@@ -147,64 +150,64 @@ def _run(verb: str, rest: list[str]) -> int:
             raise  # a fault of ours keeps its traceback
         _to_stderr(_error_text(error), colour)
         return 2
-    if asked.verbose and not asked.quiet:
+    if args.verbose and not args.quiet:
         _to_stderr(
-            "\n".join(_verbose_lines(asked, set_elsewhere, time.perf_counter() - begin)), colour
+            "\n".join(_verbose_lines(args, set_elsewhere, time.perf_counter() - begin)), colour
         )
     return int(answer.code)
 
 
-def _progress(asked: Any, verb: str) -> contextlib.AbstractContextManager[None]:
-    """A line of progress on a terminal, for what has none of its own and asks nothing there."""
-    own = ("sweep", "run", "measure", "serve", "specs")
-    if asked.quiet or verb in own or not terminal.overwrites(sys.stderr):
+def _progress(args: Any, verb: str) -> contextlib.AbstractContextManager[None]:
+    """Show progress on a terminal for verbs that neither show their own nor ask questions."""
+    with_their_own = ("sweep", "run", "measure", "serve", "specs")
+    if args.quiet or verb in with_their_own or not terminal.overwrites(sys.stderr):
         return contextlib.nullcontext()
-    from oracle.commands.progress import shown
+    from oracle.commands.progress import progress_line
 
-    return shown(verb)
+    return progress_line(verb)
 
 
 def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[str, Any], list[str]]:
-    """What the words after a verb ask, what is set elsewhere, and warnings of that."""
+    """Return the parsed options of a verb, the settings from elsewhere, and warnings of those."""
     from oracle.commands.arguments import changed
     from oracle.commands.settings import origins, settle
 
     warnings: list[str] = []
     set_elsewhere = settle(parser, verb, say=warnings.append)
-    asked = parser.parse_args(rest)
-    in_order(asked, verb)
-    files = os.path.exists(str(getattr(asked, "model", None) or "").partition(",")[0])
-    if files or "micro=" in str(getattr(asked, "plan", "")):
+    args = parser.parse_args(rest)
+    in_order(args, verb)
+    files = os.path.exists(str(getattr(args, "model", None) or "").partition(",")[0])
+    if files or "micro=" in str(getattr(args, "plan", "")):
         from oracle.commands.foreign import micro_batches, read_foreign
 
-        lines = read_foreign(asked)
-        warnings += [] if asked.quiet else lines
-        micro_batches(asked)
-    changed(asked)
-    asked.repeated, asked.words = partial(repeated, rest), rest
-    asked.origins = origins(parser, rest, set_elsewhere)
-    asked.config = {
-        key: {"value": one.text, "origin": one.origin}
-        for key, one in set_elsewhere.items()
-        if one.file and asked.origins.get(key) == one.origin
+        lines = read_foreign(args)
+        warnings += [] if args.quiet else lines
+        micro_batches(args)
+    changed(args)
+    args.repeated, args.words = partial(repeated, rest), rest
+    args.origins = origins(parser, rest, set_elsewhere)
+    args.config = {
+        key: {"value": setting.text, "origin": setting.origin}
+        for key, setting in set_elsewhere.items()
+        if setting.file and args.origins.get(key) == setting.origin
     }
-    return asked, set_elsewhere, warnings
+    return args, set_elsewhere, warnings
 
 
-def _print_answer(answer: Answer, asked: Any) -> None:
-    """Say the note, and put the answer where it was wanted."""
-    if answer.note and (answer.code or not asked.quiet):
-        _to_stderr(answer.note, asked.color)
-    place = getattr(asked, "to", None) or "-"
+def _print_answer(answer: Answer, args: Any) -> None:
+    """Print the note to standard error, and the answer to its file or to standard output."""
+    if answer.note and (answer.code or not args.quiet):
+        _to_stderr(answer.note, args.color)
+    place = getattr(args, "to", None) or "-"
     if answer.text and place != "-":
         from oracle.spec.files import write
 
         write(Path(place), f"{answer.text}\n".encode())
-        if not asked.quiet:
-            _to_stderr(f"wrote {place}", asked.color)
+        if not args.quiet:
+            _to_stderr(f"wrote {place}", args.color)
     elif answer.text:
-        plain = (getattr(asked, "form", None) or "text") != "text"
-        in_colour = not plain and terminal.takes_colour(sys.stdout, asked.color)
+        plain = (getattr(args, "form", None) or "text") != "text"
+        in_colour = not plain and terminal.takes_colour(sys.stdout, args.color)
         print(terminal.painted(answer.text) if in_colour else answer.text)
         sys.stdout.flush()
 
@@ -213,42 +216,44 @@ def _to_stderr(text: str, colour: str) -> None:
     in_colour = terminal.takes_colour(sys.stderr, colour)
     try:
         print(terminal.painted(text) if in_colour else text, file=sys.stderr, flush=True)
-    except BrokenPipeError:  # nobody listens: what is wrong stays wrong
+    except BrokenPipeError:  # nobody listens
         _say_no_more(sys.stderr)
 
 
-def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[str]:
-    """What `-v` adds: what was read, what was set where, how long it took."""
-    lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
-    if getattr(asked, "model", None) and getattr(asked, "system", None):
+def _verbose_lines(args: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[str]:
+    """Return the lines of `-v`: what was read, what was set where, how long it took."""
+    lines = [f"set: {key} = {entry.text} ({entry.origin})" for key, entry in set_elsewhere.items()]
+    if getattr(args, "model", None) and getattr(args, "system", None):
         from oracle.commands.arguments import specs
         from oracle.show.provenance import inputs_of, resolved, usual
         from oracle.spec.catalogue import system as opened
         from oracle.spec.plausible import warnings
 
-        for system in specs(asked.system):
-            lines += [f"warning: {system}: {one.field}: {one.what}; {one.hint}"
-                      for one in warnings(opened(system))]  # fmt: skip
-        read = inputs_of(asked, specs(asked.model), specs(asked.system))
-        lines += sorted(f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…" for one in read)
-        if (specs(asked.model), specs(asked.system)) == ((asked.model,), (asked.system,)):
-            lines += [f"option: {name} = {one['value']} ({one['origin']})"
-                      for name, one in resolved(usual(asked), asked).items()]  # fmt: skip
+        for system in specs(args.system):
+            lines += [f"warning: {system}: {entry.field}: {entry.what}; {entry.hint}"
+                      for entry in warnings(opened(system))]  # fmt: skip
+        read = inputs_of(args, specs(args.model), specs(args.system))
+        lines += sorted(
+            f"read: {entry.kind} {entry.name}, sha256 {entry.sha256[:16]}…" for entry in read
+        )
+        if (specs(args.model), specs(args.system)) == ((args.model,), (args.system,)):
+            lines += [f"option: {name} = {entry['value']} ({entry['origin']})"
+                      for name, entry in resolved(usual(args), args).items()]  # fmt: skip
     return [*lines, f"took {seconds:.2f} s"]
 
 
 def _internal_error(arguments: list[str]) -> int:
-    """A fault of ours: its traceback, and what to send us."""
+    """Print the traceback of an error of oracle itself, and what a report of it should hold."""
     import platform
     import shlex
     import traceback
 
     traceback.print_exc()
-    said = INTERNAL_ERROR.format(
+    report = INTERNAL_ERROR.format(
         version=__version__, python=platform.python_version(), platform=platform.platform(),
         command=shlex.join(["oracle", *arguments]),
     )  # fmt: skip
-    print(said, file=sys.stderr)
+    print(report, file=sys.stderr)
     return 4
 
 
@@ -259,9 +264,9 @@ def _error_text(error: Exception) -> str:
 
 
 def overview() -> str:
-    """The help of `oracle` itself."""
+    """Return the help of `oracle` itself."""
     width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {what}" for verb, what in VERBS.items()]
+    lines = [f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items()]
     return "\n".join(
         [
             "Predict how long distributed training takes, and which way to split it.",

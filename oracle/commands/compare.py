@@ -28,41 +28,46 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     result_arguments(parser)
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.spec.document import refusal
 
-    if len(asked.files) < 3:
+    if len(args.files) < 3:
         hint = "oracle compare run.json resnet50 abci"
-        what = "name at least one measurement, then the model and the system"
-        raise refusal("compare", what, hint, "E103")
-    *files, model, system = asked.files
+        complaint = "name at least one measurement, then the model and the system"
+        raise refusal("compare", complaint, hint, "E103")
+    *files, model, system = args.files
     from oracle.ask.compare import compare
 
     try:
-        found = compare(
-            files, model, system, precision=asked.precision, optimizer=asked.optimizer,
-            profile=asked.profile, grow=asked.grow,
+        comparison = compare(
+            files, model, system, precision=args.precision, optimizer=args.optimizer,
+            profile=args.profile, grow=args.grow,
         )  # fmt: skip
     except OSError as error:
         raise refusal(files[0], error.strerror or "unreadable", code="E100") from None
     code = 0
-    if asked.at_least is not None and float(found.accuracy.mean()) < asked.at_least:
+    if args.at_least is not None and float(comparison.accuracy.mean()) < args.at_least:
         code = 1
     note = ""
-    if asked.plot:
+    if args.plot:
         from oracle.show.plot.against import measured
         from oracle.show.plot.style import save
 
         rows = [
-            {"group": files[0], "label": row["plan"], **row} for row in found.to_dict()["plans"]
+            {"group": files[0], "label": row["plan"], **row}
+            for row in comparison.to_dict()["plans"]
         ]
-        save(measured(rows, found.predicted.model.name), asked.plot)
-        note = f"wrote {asked.plot}"
+        save(measured(rows, comparison.predicted.model.name), args.plot)
+        note = f"wrote {args.plot}"
     from oracle.show.comparison import comparison_text
     from oracle.show.provenance import specs_read, stamped
 
-    read = specs_read(model, system, None, asked.profile)
+    read = specs_read(model, system, None, args.profile)
     return formatted(
-        asked, lambda: comparison_text(found), lambda: stamped(found.to_dict(), read), found.rows,
-        code, note,
-    )  # fmt: skip
+        args,
+        lambda: comparison_text(comparison),
+        lambda: stamped(comparison.to_dict(), read),
+        comparison.rows,
+        code,
+        note,
+    )

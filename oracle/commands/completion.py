@@ -1,4 +1,4 @@
-"""Completions for a shell, or the manual page, made from the options there are.
+"""Completions for a shell, or the manual page, made from the declared options.
 
 oracle completion bash > ~/.local/share/bash-completion/completions/oracle
 oracle completion zsh  > ~/.zfunc/_oracle            where ~/.zfunc is in $fpath
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="write it there, whole or not at all; - prints it")  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.commands.shells import script
 
-    return Answer(script(asked.what))
+    return Answer(script(args.what))

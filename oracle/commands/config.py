@@ -1,4 +1,4 @@
-"""Say what is set where, and what that makes of every option.
+"""Show the value of every option and where it is set.
 
 oracle config show                 the value of every option that may be set
 oracle config show --origin        and where it comes from
@@ -26,23 +26,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     result_arguments(parser)
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.commands import settings
 
-    if asked.what == "files":
+    if args.what == "files":
         places = reversed(settings.files(os.environ, Path.cwd()))
         rows = [
             {"file": str(path), "there": "yes" if os.path.isfile(path) else "no"} for path in places
         ]
-        return _table(asked, "files", rows)
-    rows = settings.shown()
-    if not asked.origin:
+        return _table(args, "files", rows)
+    rows = settings.settings_table()
+    if not args.origin:
         rows = [{k: v for k, v in row.items() if k != "origin"} for row in rows]
-    return _table(asked, "settings", rows)
+    return _table(args, "settings", rows)
 
 
-def _table(asked: argparse.Namespace, what: str, rows: list[dict[str, str]]) -> Answer:
-    return formatted(asked, lambda: _columns(rows), lambda: {"schema": 1, what: rows}, lambda: rows)
+def _table(args: argparse.Namespace, title: str, rows: list[dict[str, str]]) -> Answer:
+    return formatted(args, lambda: _columns(rows), lambda: {"schema": 1, title: rows}, lambda: rows)
 
 
 def _columns(rows: list[dict[str, str]]) -> str:

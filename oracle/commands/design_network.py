@@ -22,7 +22,7 @@ from oracle.commands.arguments import (
     result_arguments,
     software_arguments,
     specs,
-    whole,
+    whole_number,
 )
 from oracle.commands.parser import Answer, formatted
 
@@ -39,14 +39,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def question(parser: argparse.ArgumentParser) -> None:
-    """What is asked, whatever the answer is to look like."""
-    parser.add_argument("--devices", type=whole, required=True, metavar="N", help="to join")
-    parser.add_argument("--ports", type=whole, required=True, metavar="K", help="of a switch")
+    """Add the options of the question, whatever form its answer has."""
+    parser.add_argument("--devices", type=whole_number, required=True, metavar="N", help="to join")
+    parser.add_argument(
+        "--ports", type=whole_number, required=True, metavar="K", help="of a switch"
+    )
     parser.add_argument("--for", required=True, dest="models", metavar="A,B",
                         help="models, with their batch or without: resnet50:8192")  # fmt: skip
     parser.add_argument("--system", default=SYSTEM, metavar="S",
                         help="of which nodes")  # fmt: skip
-    parser.add_argument("--nics", type=whole, metavar="C", help="ports of a node, not the system's")
+    parser.add_argument(
+        "--nics", type=whole_number, metavar="C", help="ports of a node, not the system's"
+    )
     parser.add_argument("--link", metavar="B", help="bandwidth of a port, e.g. `50 GB/s`")
     parser.add_argument("--plans", choices=["best", "same"], default="best", metavar="W",
                         help="best on each network, or the same on all")  # fmt: skip
@@ -62,66 +66,66 @@ def question(parser: argparse.ArgumentParser) -> None:
 
 
 def percent(text: str) -> float:
-    """A share in per cent, from 0 on."""
+    """Return a share in per cent, from 0 on."""
     return _number(text, "a number of per cent, e.g. 5", 1000)
 
 
 def price(text: str) -> float:
-    """USD, from 0 on."""
+    """Return a price in USD, from 0 on."""
     return _number(text, "a price in USD, e.g. 25000", 1e12)
 
 
-def _number(text: str, what: str, most: float) -> float:
+def _number(text: str, meaning: str, largest: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= most:
-        raise argparse.ArgumentTypeError(f"`{text}` is not {what}")
+    if not 0 <= value <= largest:
+        raise argparse.ArgumentTypeError(f"`{text}` is not {meaning}")
     return value
 
 
 def cable_prices(text: str) -> dict[str, float]:
-    """One price for all cables, or one for each length."""
+    """Return the price of each length of cable; one price stands for all lengths."""
     if "=" not in text:
         return dict.fromkeys(LENGTHS, price(text))
-    found = {name.strip(): price(value) for name, _, value in
+    prices = {name.strip(): price(value) for name, _, value in
              (part.partition("=") for part in text.split(","))}  # fmt: skip
-    if set(found) != set(LENGTHS):
+    if set(prices) != set(LENGTHS):
         raise argparse.ArgumentTypeError(
             f"`{text}` is not a price for each of {', '.join(LENGTHS)}"
         )
-    return found
+    return prices
 
 
-def designed(asked: argparse.Namespace) -> Designs:
-    """The networks that a command line asks for."""
+def designed(args: argparse.Namespace) -> Designs:
+    """Return the networks that a command line asks for."""
     from oracle import api
 
     return api.design_network(
-        specs(asked.models), asked.devices, asked.ports, system=asked.system,
-        plan=asked.plan or None, plans=asked.plans, within=asked.within / 100,
-        switch_price=asked.switch_price, cable_price=asked.cable_price, nics=asked.nics,
-        link=asked.link, precision=asked.precision, optimizer=asked.optimizer,
-        software=asked.software, any_plan=asked.any_plan,
+        specs(args.models), args.devices, args.ports, system=args.system,
+        plan=args.plan or None, plans=args.plans, within=args.within / 100,
+        switch_price=args.switch_price, cable_price=args.cable_price, nics=args.nics,
+        link=args.link, precision=args.precision, optimizer=args.optimizer,
+        software=args.software, any_plan=args.any_plan,
     )  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.show.design_network import designs_text
     from oracle.show.provenance import resolved, stamped
     from oracle.spec.catalogue import noted
 
     with noted() as read:
-        found = designed(asked)
+        designs = designed(args)
 
     def data() -> dict[str, Any]:
         sources = list(dict.fromkeys(read))
-        return {**stamped(found.to_dict(), sources), "options": resolved({}, asked)}
+        return {**stamped(designs.to_dict(), sources), "options": resolved({}, args)}
 
-    return formatted(asked, lambda: designs_text(found), data, found.rows, brief=_brief(found))
+    return formatted(args, lambda: designs_text(designs), data, designs.rows, brief=_brief(designs))
 
 
-def _brief(found: Designs) -> list[str]:
-    seconds = [f"{work.model.name}_seconds" for work in found.workloads]
+def _brief(designs: Designs) -> list[str]:
+    seconds = [f"{work.model.name}_seconds" for work in designs.workloads]
     return ["rank", "network", "slowdown", *seconds, "switches", "cables", "cost", "unbeaten"]

@@ -1,4 +1,4 @@
-"""Which engine runs a plan: as asked for, as the software says, or the executor's own."""
+"""Which engine runs a plan: the one of `--engine`, the software's, or the executor's own."""
 
 from __future__ import annotations
 
@@ -28,51 +28,61 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--software", metavar="S", help="whose engine, buckets and widths")
 
 
-class Told(NamedTuple):
+class Chosen(NamedTuple):
     """An engine, and the software that it stands for."""
 
     name: str
     software: str
 
 
-def told(asked: argparse.Namespace, plan: str) -> Told:
-    """The engine of a plan."""
+def chosen_engine(args: argparse.Namespace, plan: str) -> Chosen:
+    """Return the engine of a plan."""
     from oracle.plan.launchable import software
 
-    known = engines()
-    name = asked.engine
-    if name is not None and name not in known:
-        hint = OTHERS.get(name) or suggest(name, known, "engines")
+    known_engines = engines()
+    name = args.engine
+    if name is not None and name not in known_engines:
+        hint = OTHERS.get(name) or suggest(name, known_engines, "engines")
         raise refusal("options", f"no engine here is called `{name}`", hint)
-    if name is None and asked.software:
-        said = software(asked.software)
-        if not said.launch.engines:
-            run = [one for one in shipped("software") if software(one).launch.engines]
-            hint = f"one of {', '.join(run)}; or --engine native"
-            raise refusal("options", f"no engine here runs plans as {said.name} does", hint)
-        name = next((one for one in said.launch.engines if not _refused(asked, plan, one)),
-                    said.launch.engines[-1])  # fmt: skip
+    if name is None and args.software:
+        chosen_software = software(args.software)
+        if not chosen_software.launch.engines:
+            with_engines = [
+                engine for engine in shipped("software") if software(engine).launch.engines
+            ]
+            hint = f"one of {', '.join(with_engines)}; or --engine native"
+            raise refusal(
+                "options", f"no engine here runs plans as {chosen_software.name} does", hint
+            )
+        name = next(
+            (
+                engine
+                for engine in chosen_software.launch.engines
+                if not _refused(args, plan, engine)
+            ),
+            chosen_software.launch.engines[-1],
+        )
     name = name or "native"
-    return Told(name, asked.software or known[name].software)
+    return Chosen(name, args.software or known_engines[name].software)
 
 
-def _refused(asked: argparse.Namespace, plan: str, name: str) -> list[str]:
+def _refused(args: argparse.Namespace, plan: str, name: str) -> list[str]:
     from oracle.executor.plan_run import PlanRun
     from oracle.executor.run import refusals
 
-    return refusals(PlanRun(asked.model, plan, asked.batch, optimizer=asked.optimizer,
-                            precision=asked.precision, engine=name,
-                            software=asked.software))  # fmt: skip
+    return refusals(PlanRun(args.model, plan, args.batch, optimizer=args.optimizer,
+                            precision=args.precision, engine=name,
+                            software=args.software))  # fmt: skip
 
 
 def refuse(jobs: Sequence[PlanRun], replay: bool) -> None:
-    """Say all that the engines of these runs cannot do, before anything starts."""
+    """Refuse runs that their engines cannot do, with every reason, before anything starts."""
     from oracle.executor.run import refusals
 
-    others = [job for job in jobs if job.engine != "native"]
-    if replay and others:
+    of_frameworks = [job for job in jobs if job.engine != "native"]
+    if replay and of_frameworks:
         raise refusal("options", "--replay is for the native engine", "leave --engine out")
     faults = [Fault("E109", f"{job.plan}: {why}", Place(), HINT)
-              for job in others for why in refusals(job)]  # fmt: skip
+              for job in of_frameworks for why in refusals(job)]  # fmt: skip
     if faults:
-        raise SpecError(f"the engine {others[0].engine}", faults)
+        raise SpecError(f"the engine {of_frameworks[0].engine}", faults)

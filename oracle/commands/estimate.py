@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     result_arguments(parser)
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.ask.beside import beside, other_jobs
     from oracle.ask.largest import cut_to_fit
@@ -65,51 +65,53 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.text import cut_text, estimate_text
     from oracle.spec.document import refusal
 
-    as_runs_did(asked)
-    jobs = None if asked.beside is None else other_jobs(asked.beside)
+    as_runs_did(args)
+    jobs = None if args.beside is None else other_jobs(args.beside)
     if jobs is not None and jobs.nodes:
-        if asked.nodes not in (None, jobs.nodes):
-            what = f"nodes {asked.nodes:.40}, and {jobs.nodes:.40} in {asked.beside}"
-            raise refusal("--nodes", what, "them once", "E110")
-        asked.nodes = jobs.nodes
-    need_room(asked, asked.plan)
+        if args.nodes not in (None, jobs.nodes):
+            complaint = f"nodes {args.nodes:.40}, and {jobs.nodes:.40} in {args.beside}"
+            raise refusal("--nodes", complaint, "them once", "E110")
+        args.nodes = jobs.nodes
+    need_room(args, args.plan)
 
     def predict(plans: list[str], batch: Any) -> Estimate:
-        one = api.estimate(asked.model, asked.system, plans, batch, **prediction_options(asked),
-                           **placement_options(asked))  # fmt: skip
-        return replace(one, system=running(asked, one.system))
+        predicted = api.estimate(args.model, args.system, plans, batch, **prediction_options(args),
+                           **placement_options(args))  # fmt: skip
+        return replace(predicted, system=running(args, predicted.system))
 
-    if scheduling.asked_for(asked):
-        return scheduling.estimated(asked, lambda plan, batch: predict([plan], batch))
-    if asked.batch is None and asked.batch_per_device is None:
+    if scheduling.asked_for(args):
+        return scheduling.estimated(args, lambda plan, batch: predict([plan], batch))
+    if args.batch is None and args.batch_per_device is None:
         raise Usage("one of the arguments --batch --batch-per-device is required")
-    batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
-    found = predict(asked.plan, batch)
-    ends = [length(found, row, **length_options(asked)) for row in range(len(found))]
-    trainings = [None if end is None else training(found, row, end)
+    batch = args.batch or [batch_of(args, plan) for plan in args.plan]
+    estimate = predict(args.plan, batch)
+    ends = [length(estimate, row, **length_options(args)) for row in range(len(estimate))]
+    trainings = [None if end is None else training(estimate, row, end)
                  for row, end in enumerate(ends)]  # fmt: skip
 
-    others = [] if jobs is None else [beside(found, row, jobs) for row in range(len(found))]
+    near_jobs = (
+        [] if jobs is None else [beside(estimate, row, jobs) for row in range(len(estimate))]
+    )
 
     def text(row: int) -> str:
-        rate = f"\n{rate_text(found, row)}" if asked.batch == "max" else ""
-        near = f"\n\n{beside_text(others[row])}" if others else ""
-        cut = None if found.feasible[row] else cut_to_fit(found, row)
+        rate = f"\n{rate_text(estimate, row)}" if args.batch == "max" else ""
+        near = f"\n\n{beside_text(near_jobs[row])}" if near_jobs else ""
+        cut = None if estimate.feasible[row] else cut_to_fit(estimate, row)
         if cut is not None:
             rate += f"\n\n  this plan does not fit as it is:\n{cut_text(cut)}"
-        return estimate_text(found, row, trainings[row]) + rate + near
+        return estimate_text(estimate, row, trainings[row]) + rate + near
 
     def data() -> dict[str, Any]:
-        said = found.to_dict()
-        for plan, one in zip(said["plans"], trainings, strict=True):
-            if one is not None:
-                plan["training"] = one.to_dict()
-        for plan, near in zip(said["plans"], others, strict=False):
+        answer = estimate.to_dict()
+        for plan, training_ in zip(answer["plans"], trainings, strict=True):
+            if training_ is not None:
+                plan["training"] = training_.to_dict()
+        for plan, near in zip(answer["plans"], near_jobs, strict=False):
             plan["beside"] = near.to_dict()
-        return signed(said, asked)
+        return signed(answer, args)
 
     return formatted(
-        asked, lambda: "\n\n".join(map(text, range(len(found)))),
-        data, found.rows, 0 if found.feasible.any() else 1,
+        args, lambda: "\n\n".join(map(text, range(len(estimate)))),
+        data, estimate.rows, 0 if estimate.feasible.any() else 1,
         brief=BRIEF,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from oracle.commands.arguments import (
     running,
     running_arguments,
     what_if_argument,
-    whole,
+    whole_number,
 )
 from oracle.commands.parser import Answer, Usage, formatted
 from oracle.commands.recommend import choice_arguments, ranked
@@ -35,9 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     placement_arguments(parser)
     what_if_argument(parser)
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
-    parser.add_argument("--devices", type=whole, metavar="N",
-                        help="in place of a plan: what is recommended for so many")  # fmt: skip
-    parser.add_argument("--rank", type=whole, default=1, metavar="K",
+    parser.add_argument("--devices", type=whole_number, metavar="N",
+                        help="in place of a plan: the plan recommended for so many")  # fmt: skip
+    parser.add_argument("--rank", type=whole_number, default=1, metavar="K",
                         help="of the plans that are recommended, the K-th")  # fmt: skip
     parser.add_argument("--full", action="store_true",
                         help="everything that is known of the plan, in sections")  # fmt: skip
@@ -66,15 +66,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         group.required = False
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    if asked.memory and asked.roofline:
+def run(args: argparse.Namespace) -> Answer:
+    if args.memory and args.roofline:
         return Answer("", 2, "error: `--memory` and `--roofline` are two answers: ask for one")
-    if asked.plan is None and asked.devices is None:
-        return _lacking(asked) if asked.system or asked.memory or asked.roofline else _words(asked)
-    if not asked.system or (asked.batch is None and asked.batch_per_device is None):
+    if args.plan is None and args.devices is None:
+        return _lacking(args) if args.system or args.memory or args.roofline else _words(args)
+    if not args.system or (args.batch is None and args.batch_per_device is None):
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
-    if asked.plan is None:
-        asked.plan = _recommended(asked)
+    if args.plan is None:
+        args.plan = _recommended(args)
     from oracle.ask.explain.explanation import explain
     from oracle.ask.placing import on_nodes
     from oracle.models.model import model
@@ -82,118 +82,118 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.explanation import explanation_text
     from oracle.spec.catalogue import system
 
-    what, where = model(asked.model, asked.dataset), system(asked.system)
-    kept = prediction_options(asked)
-    kept.pop("dataset")
-    kept["workspace"] = kept["workspace"] or None
-    where = on_nodes(where, asked.nodes)
-    where = running(asked, room_for(where, [asked.plan], kept.pop("grow")))
-    if asked.profile is not None:
+    net, on_system = model(args.model, args.dataset), system(args.system)
+    keywords = prediction_options(args)
+    keywords.pop("dataset")
+    keywords["workspace"] = keywords["workspace"] or None
+    on_system = on_nodes(on_system, args.nodes)
+    on_system = running(args, room_for(on_system, [args.plan], keywords.pop("grow")))
+    if args.profile is not None:
         from oracle.calibration.run_profile import opened
 
-        kept["profile"] = opened(
-            asked.profile, what, where, asked.precision, asked.optimizer, asked.software
+        keywords["profile"] = opened(
+            args.profile, net, on_system, args.precision, args.optimizer, args.software
         )
-    options = options_for(what, where, **kept)
-    batch = batch_of(asked, asked.plan)
-    if asked.workspace is not None and asked.form != "json":  # what else there is, nobody asks
-        return _workspaces(asked, what, where, batch, options)
-    found = explain(what, where, asked.plan, batch, options, asked.place or "block")
-    code = 0 if found.own.shown.feasible[0] else 1
+    options = options_for(net, on_system, **keywords)
+    batch = batch_of(args, args.plan)
+    if args.workspace is not None and args.form != "json":  # the text shows workspaces alone
+        return _workspaces(args, net, on_system, batch, options)
+    explanation = explain(net, on_system, args.plan, batch, options, args.place or "block")
+    code = 0 if explanation.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
-    if asked.memory:
+    if args.memory:
         from oracle.ask.explain.memory import peak
         from oracle.show.memory import memory_text
 
-        most = peak(found.own.shown)
+        peak_memory = peak(explanation.own.shown)
         return formatted(
-            asked,
-            lambda: memory_text(found.own.shown, most),
-            lambda: {**signed(found.to_dict(), asked), "memory": most.to_dict()},
-            most.rows,
+            args,
+            lambda: memory_text(explanation.own.shown, peak_memory),
+            lambda: {**signed(explanation.to_dict(), args), "memory": peak_memory.to_dict()},
+            peak_memory.rows,
             code,
         )
-    if asked.workspace is not None:
+    if args.workspace is not None:
         from oracle.ask.explain.workspaces import workspaces
 
-        data = {**signed(found.to_dict(), asked),
-                "workspaces": workspaces(found.own.shown).to_dict()}  # fmt: skip
-        return formatted(asked, lambda: "", lambda: data, list, code)
-    if asked.roofline:
+        data = {**signed(explanation.to_dict(), args),
+                "workspaces": workspaces(explanation.own.shown).to_dict()}  # fmt: skip
+        return formatted(args, lambda: "", lambda: data, list, code)
+    if args.roofline:
         from oracle.ask.explain.roofline import roofline
         from oracle.show.roofline import roofline_text
 
-        roofed = roofline(found.own.shown)
+        roofed = roofline(explanation.own.shown)
         return formatted(
-            asked,
-            lambda: roofline_text(found.own.shown, roofed),
-            lambda: {**signed(found.to_dict(), asked), "roofline": roofed.to_dict()},
+            args,
+            lambda: roofline_text(explanation.own.shown, roofed),
+            lambda: {**signed(explanation.to_dict(), args), "roofline": roofed.to_dict()},
             roofed.rows,
             code,
         )
     return formatted(
-        asked,
-        lambda: explanation_text(found, asked.full, _next(asked)),
-        lambda: signed(found.to_dict(), asked),
-        found.rows,
+        args,
+        lambda: explanation_text(explanation, args.full, _next(args)),
+        lambda: signed(explanation.to_dict(), args),
+        explanation.rows,
         code,
     )
 
 
-def _next(asked: argparse.Namespace) -> str:
-    """The same question again, answered in full."""
+def _next(args: argparse.Namespace) -> str:
+    """Return the command that answers the same question in full."""
     from oracle.show.first_screen import command, grouped
 
-    words = [word for word in asked.words if word not in ("-v", "--verbose")]
+    words = [word for word in args.words if word not in ("-v", "--verbose")]
     return command([("oracle explain",), *grouped([*words, "--full"])])
 
 
-def _lacking(asked: argparse.Namespace) -> Answer:
+def _lacking(args: argparse.Namespace) -> Answer:
     return Answer("", 2, "error: nothing to explain\n  hint: --plan PLAN, or --devices N for the "
                   "plan that is recommended, of a MODEL and SYSTEM")  # fmt: skip
 
 
-def _recommended(asked: argparse.Namespace) -> str:
-    """The plan that `oracle recommend` lists at this rank for the same question."""
-    asked.top = max(asked.rank, 5)
-    ranking = ranked(asked)
-    if len(ranking) < asked.rank:
+def _recommended(args: argparse.Namespace) -> str:
+    """Return the plan that `oracle recommend` lists at `--rank` for the same question."""
+    args.top = max(args.rank, 5)
+    ranking = ranked(args)
+    if len(ranking) < args.rank:
         fit = f"{len(ranking)} plans are listed" if len(ranking) else "no plan fits"
-        raise Usage(f"there is no plan {asked.rank} to explain: {fit}")
-    return str(ranking.estimate.plans[asked.rank - 1])
+        raise Usage(f"there is no plan {args.rank} to explain: {fit}")
+    return str(ranking.estimate.plans[args.rank - 1])
 
 
 def _workspaces(
-    asked: argparse.Namespace, what: Any, where: Any, batch: int, options: Any
+    args: argparse.Namespace, net: Any, on_system: Any, batch: int, options: Any
 ) -> Answer:
-    """What convolutions take, without a look at what would be better."""
+    """Return the workspaces of convolutions, without the rest of an explanation."""
     from oracle.ask.explain.workspaces import workspaces
     from oracle.predict.estimate import estimate
     from oracle.show.workspaces import workspaces_text
 
-    shown = estimate(what, where, asked.plan, batch, options)
-    taken = workspaces(shown)
+    predicted = estimate(net, on_system, args.plan, batch, options)
+    workspace_rows = workspaces(predicted)
     return formatted(
-        asked, lambda: workspaces_text(shown, taken), dict, taken.rows,
-        0 if shown.feasible[0] else 1,
+        args, lambda: workspaces_text(predicted, workspace_rows), dict, workspace_rows.rows,
+        0 if predicted.feasible[0] else 1,
     )  # fmt: skip
 
 
-def _words(asked: argparse.Namespace) -> Answer:
+def _words(args: argparse.Namespace) -> Answer:
     from oracle.plan.strategies import strategies
     from oracle.show import manual
     from oracle.spec.document import CODES
 
-    if not asked.model:
-        every = [{"code": code, "means": what} for code, what in CODES.items()]
-        data = {"strategies": [manual.strategy(name) for name in strategies()], "codes": every}
-        return formatted(asked, manual.overview, lambda: data, lambda: every)
-    name = manual.subject(asked.model)
+    if not args.model:
+        codes = [{"code": code, "means": meaning} for code, meaning in CODES.items()]
+        data = {"strategies": [manual.strategy(name) for name in strategies()], "codes": codes}
+        return formatted(args, manual.overview, lambda: data, lambda: codes)
+    name = manual.subject(args.model)
     if name in CODES:
-        one = {"code": name, "means": CODES[name]}
-        return formatted(asked, lambda: manual.code_text(name), lambda: one, lambda: [one])
+        row = {"code": name, "means": CODES[name]}
+        return formatted(args, lambda: manual.code_text(name), lambda: row, lambda: [row])
     return formatted(
-        asked, lambda: manual.strategy_text(name), lambda: manual.strategy(name),
+        args, lambda: manual.strategy_text(name), lambda: manual.strategy(name),
         lambda: manual.strategy(name)["knobs"],
     )  # fmt: skip

@@ -38,33 +38,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="write over files that are there")
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.plan.plan import parse
     from oracle.writers.export import put, writer
     from oracle.writers.exported import Job, block_of
 
-    need_room(asked, [asked.plan])
-    batch = batch_of(asked, asked.plan)
-    module = writer(asked.format)
-    found = api.estimate(
-        asked.model, asked.system, [asked.plan], batch, **prediction_options(asked),
-        **placement_options(asked),
+    need_room(args, [args.plan])
+    batch = batch_of(args, args.plan)
+    module = writer(args.format)
+    estimate = api.estimate(
+        args.model, args.system, [args.plan], batch, **prediction_options(args),
+        **placement_options(args),
     )  # fmt: skip
-    job = Job(found, parse(asked.plan, float(batch)), block_of(found.model))
+    job = Job(estimate, parse(args.plan, float(batch)), block_of(estimate.model))
     files = module.files(job)
     job.check_read(str(module.TITLE))
-    code = 0 if found.feasible[0] else 1
-    warning = lacks(asked, [asked.system])
+    code = 0 if estimate.feasible[0] else 1
+    warning = lacks(args, [args.system])
     warning += [f"differs from the prediction: {note}" for note in dict.fromkeys(job.notes)]
-    warning += [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
-    if asked.as_json:
-        return Answer(as_json({"files": files, "broken": list(found.broken[0])}), code)
-    if asked.output is None:
+    warning += [f"this plan does not work: {'; '.join(estimate.broken[0])}"] if code else []
+    if args.as_json:
+        return Answer(as_json({"files": files, "broken": list(estimate.broken[0])}), code)
+    if args.output is None:
         _name, text = next(iter(files.items()))
-        others = [f"{', '.join(list(files)[1:])}: written with -o DIR"] if len(files) > 1 else []
-        return Answer(text.rstrip("\n"), code, "\n".join([*warning, *others]))
-    folder = Path(asked.output)
-    put({str(folder / name): text for name, text in files.items()}, force=asked.force)
+        remaining = [f"{', '.join(list(files)[1:])}: written with -o DIR"] if len(files) > 1 else []
+        return Answer(text.rstrip("\n"), code, "\n".join([*warning, *remaining]))
+    folder = Path(args.output)
+    put({str(folder / name): text for name, text in files.items()}, force=args.force)
     written = ", ".join(str(folder / name) for name in files)
     return Answer("", code, "\n".join([*warning, f"written: {written}"]))

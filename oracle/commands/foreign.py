@@ -1,9 +1,8 @@
-"""What users hold or write, in our own form: models of other tools, sizes of micro-batches.
+"""Models of other tools in place of a spec, and sizes of micro-batches in place of their number.
 
-Where a MODEL is asked for, another tool's is read as `oracle import` would, with a line how.
-
-Its spec is kept in the user's cache, under a name of its own content, so that the commands that an
-answer names can be typed as they stand.
+Another tool's MODEL is read as `oracle import` reads it, with a line that says how. Its spec is
+kept in the user's cache, under a name made of its content, so that the commands that an answer
+names can be typed as they stand.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def keep(text: str, name: str) -> Path:
 
 def micro_batches(request: argparse.Namespace) -> None:
     """Write `micro=k` of a plan, samples of a micro-batch, as the micro-batches of this batch."""
-    asked_plan = getattr(request, "plan", None)
-    plans = [asked_plan] if isinstance(asked_plan, str) else list(asked_plan or ())
+    plan_option = getattr(request, "plan", None)
+    plans = [plan_option] if isinstance(plan_option, str) else list(plan_option or ())
     if not any("micro=" in plan for plan in plans):
         return
     from oracle.ask.largest import in_micro_batches
@@ -82,4 +81,4 @@ def micro_batches(request: argparse.Namespace) -> None:
     if not isinstance(getattr(request, "batch", None), int):
         raise Usage("`micro=` of a plan needs --batch B, a number, which it cuts")
     written = [in_micro_batches(plan, request.batch) for plan in plans]
-    request.plan = written[0] if isinstance(asked_plan, str) else written
+    request.plan = written[0] if isinstance(plan_option, str) else written

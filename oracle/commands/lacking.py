@@ -1,4 +1,4 @@
-"""What a system lacks for what is asked of it: room, a precision."""
+"""What a system lacks for a question: devices for the plans, a precision."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import argparse
 from collections.abc import Iterable
 
 
-def need_room(asked: argparse.Namespace, plans: Iterable[str]) -> None:
-    """Refuse plans of more devices than the system has, where it may not grow."""
+def need_room(args: argparse.Namespace, plans: Iterable[str]) -> None:
+    """Refuse plans of more devices than the system has, unless it may grow."""
     from oracle.ask.placing import on_nodes
     from oracle.predict.defaults import room_for
     from oracle.spec.catalogue import system
 
-    given = getattr(asked, "nodes", None)
-    room_for(on_nodes(system(asked.system), given), plans, asked.grow)
+    nodes = getattr(args, "nodes", None)
+    room_for(on_nodes(system(args.system), nodes), plans, args.grow)
 
 
-def lacks(asked: argparse.Namespace, systems: Iterable[str]) -> list[str]:
-    """Lines for answers that are no text: what is priced in another precision than was asked."""
+def lacks(args: argparse.Namespace, systems: Iterable[str]) -> list[str]:
+    """Return a line for each operation priced in another precision than the one in `args`."""
     from oracle.predict.remarks import lacking
     from oracle.spec.catalogue import system
 
-    some = [system(name) for name in systems] if asked.precision else []
-    found = (one for each in some for one in lacking(each, asked.precision))
-    return [f"{one.field}: {one.what}" for one in found]
+    if not args.precision:
+        return []
+    return [f"{remark.field}: {remark.what}" for name in systems
+            for remark in lacking(system(name), args.precision)]  # fmt: skip

@@ -7,55 +7,57 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oracle.commands.arguments import whole
+from oracle.commands.arguments import whole_number
 from oracle.commands.parser import Answer, formatted, group
 from oracle.spec.document import refusal
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """How ranks are started and watched."""
+    """Add the options of how ranks are started and watched."""
     ranks = group(parser, "how ranks are started")
-    ranks.add_argument("--local", type=whole, metavar="N", help="start N ranks on this machine")
-    known = "gloo, nccl or mpi; ordered: gloo that keeps to NCCL's order"
-    ranks.add_argument("--backend", default="gloo", metavar="B", help=known)
+    ranks.add_argument(
+        "--local", type=whole_number, metavar="N", help="start N ranks on this machine"
+    )
+    backends = "gloo, nccl or mpi; ordered: gloo that keeps to NCCL's order"
+    ranks.add_argument("--backend", default="gloo", metavar="B", help=backends)
     ranks.add_argument("--timeout", type=float, default=60.0, metavar="S",
                        help="seconds after which a silent rank is called stalled")  # fmt: skip
 
 
-def launched(asked: argparse.Namespace) -> dict[str, Any]:
-    """The same as keyword arguments of the executor's functions."""
-    return {"ranks": asked.local, "backend": asked.backend or "gloo", "timeout": asked.timeout,
-            "say": teller(asked.quiet)}  # fmt: skip
+def launched(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options as keyword arguments of the executor's functions."""
+    return {"ranks": args.local, "backend": args.backend or "gloo", "timeout": args.timeout,
+            "say": teller(args.quiet)}  # fmt: skip
 
 
 def teller(quiet: bool) -> Any:
-    """Progress to standard error, one line each."""
+    """Return a function that writes lines of progress to standard error, or none if quiet."""
     return (lambda text: None) if quiet else (lambda text: sys.stderr.write(f"{text}\n"))
 
 
-def ended(outcome: Any, what: str) -> Answer:
-    """The answer of a launch: what was written, or which rank failed at what."""
+def ended(outcome: Any, written_line: str) -> Answer:
+    """Return the answer of a launch: what was written, or which rank failed at what."""
     note = outcome.message if outcome.speaks else ""
-    done = what if outcome.complete and outcome.leads else ""
+    done = written_line if outcome.complete and outcome.leads else ""
     return Answer("", outcome.code, "\n".join(part for part in (done, note) if part))
 
 
 def need_torch() -> None:
-    """PyTorch is an extra: say how to get it."""
+    """Refuse to go on without PyTorch, an extra, and say how to install it."""
     from importlib.util import find_spec
 
     if find_spec("torch") is None:
         hint = "pip install 'oracle-training[run]'"
-        what = "PyTorch is not installed; measuring and running need it"
-        raise refusal("torch", what, hint, "E100")
+        complaint = "PyTorch is not installed; measuring and running need it"
+        raise refusal("torch", complaint, hint, "E100")
 
 
 def written_answer(
-    asked: argparse.Namespace, data: Mapping[str, Any], rows: Iterable[Mapping[str, Any]],
+    args: argparse.Namespace, data: Mapping[str, Any], rows: Iterable[Mapping[str, Any]],
     note: str, text: str = "",
 ) -> Answer:  # fmt: skip
-    """The answer of a measurement that is complete, in the form that was asked for."""
+    """Return the answer of a complete measurement, in the form of `args.form`."""
     from oracle.show.provenance import stamped
 
-    said = {"output": asked.output, "complete": True, **data}
-    return formatted(asked, lambda: text, lambda: stamped(said), lambda: rows, 0, note)
+    answer = {"output": args.output, "complete": True, **data}
+    return formatted(args, lambda: text, lambda: stamped(answer), lambda: rows, 0, note)

@@ -1,6 +1,6 @@
-"""The answers of `measure machine` and `measure kernels`: specs of what is at hand, in one folder.
+"""The answers of `measure machine` and `measure kernels`: specs of this machine, in one folder.
 
-Everything is written beside the folder first, which then gets its name: whole, or not there.
+All files are written into a folder beside it first, which then gets the name: complete, or absent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.arguments import whole
+from oracle.commands.arguments import whole_number
 from oracle.commands.launching import ended, launched, written_answer
 from oracle.commands.parser import Answer, as_json
 
@@ -23,118 +23,126 @@ SLOWEST = 0.04  # of the collectives' time, at most for one sample
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the two take beside what all measurements do."""
-    parser.add_argument("--seconds", type=whole, default=120, metavar="S",
+    """Add the options of `measure machine` and `measure kernels`."""
+    parser.add_argument("--seconds", type=whole_number, default=120, metavar="S",
                         help="for `machine`, `kernels` and `storage`, about")  # fmt: skip
     parser.add_argument("--disk", metavar="FOLDER",
                         help="whose disk `machine` reads; the one of -o")  # fmt: skip
 
 
-def started(asked: argparse.Namespace) -> dict[str, Any]:
-    """How ranks are started where nobody says: one for every GPU, or one that has all cores."""
+def started(args: argparse.Namespace) -> dict[str, Any]:
+    """Return how ranks are started by default: one for every GPU, or one that has all cores."""
     from oracle.executor.measure.hardware import gpus, usable_cores
     from oracle.executor.ranks.launch import Host
     from oracle.executor.ranks.world import recognise
 
-    how, there = launched(asked), gpus(Path("/"))
-    if asked.backend is None:
-        how["backend"] = "nccl" if there else "gloo"
+    how, gpu_count = launched(args), gpus(Path("/"))
+    if args.backend is None:
+        how["backend"] = "nccl" if gpu_count else "gloo"
     if how["ranks"] is None and recognise(os.environ) is None:
-        how["ranks"] = there if there and how["backend"] == "nccl" else 1
-    told = os.environ.get("OMP_NUM_THREADS", "")
+        how["ranks"] = gpu_count if gpu_count and how["backend"] == "nccl" else 1
+    set_threads = os.environ.get("OMP_NUM_THREADS", "")
     cores = max(1, usable_cores() // (how["ranks"] or 1))
-    threads = int(told) if told.isdigit() else 1 if how["ranks"] is None else cores
-    own = {"OMP_NUM_THREADS": str(threads)}
-    return how | {"host": Host(environment=lambda rank: own), "threads": threads}
+    threads = int(set_threads) if set_threads.isdigit() else 1 if how["ranks"] is None else cores
+    environment = {"OMP_NUM_THREADS": str(threads)}
+    return how | {"host": Host(environment=lambda rank: environment), "threads": threads}
 
 
-def kernels(asked: argparse.Namespace) -> Answer:
-    """Kernels of one device into a table that `calibrate compute` reads."""
+def kernels(args: argparse.Namespace) -> Answer:
+    """Measure kernels of one device into a table that `calibrate compute` reads."""
     from oracle.calibration.machine import machine
     from oracle.executor.measure.machine import Asked, measure_machine, measured_records
     from oracle.readers.kernels import text
     from oracle.writers.export import put
 
-    out = Path(asked.output)
+    out = Path(args.output)
     parts = out.with_name(out.name + ".parts")
     free(out)
-    how = started(asked)
-    outcome = measure_machine(parts, Asked(asked.seconds, ""), **how)
+    how = started(args)
+    outcome = measure_machine(parts, Asked(args.seconds, ""), **how)
     if not (outcome.complete and outcome.leads):
         return ended(outcome, "")
     measured = machine(measured_records(parts))
     put({str(out): text(measured.kernels) + "\n"})
-    if how["ranks"] is not None:  # else others, which a launcher started, may still look there
+    if how["ranks"] is not None:  # other ranks that a launcher started may still read the folder
         shutil.rmtree(parts)
     say = f"wrote {out}, {len(measured.kernels)} kernels; next: oracle calibrate compute {out}"
     rows = as_rows(measured)
     data = {"source": measured.source, "kernels": rows, "refused": list(measured.unmeasured)}
-    return written_answer(asked, data, rows, f"{say} --onto DEVICE")
+    return written_answer(args, data, rows, f"{say} --onto DEVICE")
 
 
 def as_rows(measured: Any) -> list[dict[str, Any]]:
-    """Each kernel as a row."""
+    """Return each kernel as a row."""
     from oracle.readers.kernels import SHAPES
 
     return [
-        {"family": each.family, "part": each.part, "precision": each.precision,
+        {"family": kernel.family, "part": kernel.part, "precision": kernel.precision,
          "shape": " ".join(f"{name}={value:g}" for name, value
-                           in zip(SHAPES[each.family], each.shape, strict=True)),
-         "seconds": each.seconds}
-        for each in measured.kernels
+                           in zip(SHAPES[kernel.family], kernel.shape, strict=True)),
+         "seconds": kernel.seconds}
+        for kernel in measured.kernels
     ]  # fmt: skip
 
 
-def machine(asked: argparse.Namespace) -> Answer:
-    """A device, a system and what they were made of."""
+def machine(args: argparse.Namespace) -> Answer:
+    """Measure this machine into a folder: a device, a system, and the measurements."""
     from oracle.executor.measure.machine import Asked, measure_machine
     from oracle.executor.ranks.launch import Outcome
     from oracle.executor.ranks.world import World, recognise
 
-    out = Path(asked.output)
+    out = Path(args.output)
     free(out)
     parts = out.with_name(out.name + ".parts")
-    how = started(asked)
+    how = started(args)
     ranks = how["ranks"] or (recognise(os.environ) or World()).size
-    talk = COLLECTIVES * asked.seconds if ranks > 1 else 0.0
-    folder = asked.disk or str(out.absolute().parent)
-    outcome: Outcome = measure_machine(parts / "device", Asked(asked.seconds - talk, folder), **how)
-    if outcome.complete and talk:
-        outcome = talked(parts / "collectives.jsonl", talk, how)
+    collective_seconds = COLLECTIVES * args.seconds if ranks > 1 else 0.0
+    folder = args.disk or str(out.absolute().parent)
+    outcome: Outcome = measure_machine(
+        parts / "device", Asked(args.seconds - collective_seconds, folder), **how
+    )
+    if outcome.complete and collective_seconds:
+        outcome = measured_collectives(parts / "collectives.jsonl", collective_seconds, how)
     if not (outcome.complete and outcome.leads):
         return ended(outcome, "")
-    said = written(parts, out)
+    answer = written(parts, out)
     note = (
         f"wrote {out}/; next: oracle recommend MODEL {out}/system.yaml --devices {ranks} --batch B"
     )
     if how["backend"] != "nccl":
         threads = how["threads"]
         note += f"\nOMP_NUM_THREADS={threads} gives `oracle run` the threads that one device had"
-    text = said.pop("text")
-    return written_answer(asked, said, said["curves"], note, text)
+    text = answer.pop("text")
+    return written_answer(args, answer, answer["curves"], note, text)
 
 
 def free(out: Path) -> None:
-    """Nothing is written over."""
+    """Refuse to write over anything."""
     from oracle.spec.document import refusal
 
     if out.exists() or out.is_symlink():
         raise refusal(str(out), "this is there already", "name another one with -o", "E131")
 
 
-def talked(out: Path, seconds: float, how: Mapping[str, Any]) -> Any:
-    """Collectives among the ranks there are, from the smallest message on, while there is time."""
+def measured_collectives(out: Path, seconds: float, how: Mapping[str, Any]) -> Any:
+    """Measure collectives among all ranks, from the smallest message on, while there is time."""
     from oracle.executor.measure.collectives import OPERATIONS, measure_collectives
 
     sizes = [2**k for k in range(8, LARGEST[how["backend"]] + 1, 2)]
     plain = {name: value for name, value in how.items() if name != "threads"}
-    return measure_collectives(out, operations=[one for one in OPERATIONS if one != "halo"],
-                               sizes=sizes, longest=max(0.02, SLOWEST * seconds), repeats=5,
-                               within=seconds, **plain)  # fmt: skip
+    return measure_collectives(
+        out,
+        operations=[operation for operation in OPERATIONS if operation != "halo"],
+        sizes=sizes,
+        longest=max(0.02, SLOWEST * seconds),
+        repeats=5,
+        within=seconds,
+        **plain,
+    )
 
 
 def topology(parts: Path) -> str:
-    """What the driver's tool says of the node's links; nothing where there is none."""
+    """Return the output of `nvidia-smi topo -m`, or an empty text where it cannot run."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return ""
@@ -146,10 +154,10 @@ def topology(parts: Path) -> str:
 
 
 def written(parts: Path, out: Path) -> dict[str, Any]:
-    """Fit what was measured, write it beside the folder, and give the folder its name."""
+    """Fit the measurements, write them to a folder beside `out`, and rename that to `out`."""
     import yaml
 
-    from oracle.calibration import machine as made
+    from oracle.calibration import machine as calibration
     from oracle.calibration.calibrate import calibrate
     from oracle.executor.measure.machine import measured_records
     from oracle.readers.kernels import text
@@ -157,19 +165,19 @@ def written(parts: Path, out: Path) -> dict[str, Any]:
     from oracle.spec import catalogue
     from oracle.writers.export import put
 
-    measured = made.machine(measured_records(parts / "device"))
-    device, fit = made.device(measured)
+    measured = calibration.machine(measured_records(parts / "device"))
+    device, fit = calibration.device(measured)
     log, new = parts / "collectives.jsonl", parts / "new"
     shutil.rmtree(new, ignore_errors=True)
     readings = [read(log)] if log.is_file() else []
     links = topology(parts)
-    samples = [each for one in readings for each in one.samples]
-    body = made.system(measured, samples, links)
+    samples = [sample for reading in readings for sample in reading.samples]
+    body = calibration.system(measured, samples, links)
 
-    def dumped(what: Any) -> str:
-        return str(yaml.safe_dump(what, sort_keys=False, allow_unicode=True, width=99))
+    def dumped(content: Any) -> str:
+        return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=99))
 
-    files = {"device.yaml": dumped(made.device_data(device)), "system.yaml": dumped(body),
+    files = {"device.yaml": dumped(calibration.device_data(device)), "system.yaml": dumped(body),
              "kernels.csv": text(measured.kernels) + "\n",
              "machine.json": as_json(facts(measured)) + "\n"}  # fmt: skip
     files |= {"topology.txt": links} if links else {}
@@ -179,18 +187,22 @@ def written(parts: Path, out: Path) -> dict[str, Any]:
         shutil.copy(log, new / log.name)
         fitted = calibrate([read(new / log.name)], str(new / "system.yaml"))
         put({str(new / "system.yaml"): fitted.spec()}, force=True)
-        notes = [f"{what}: {why}" for what, why in fitted.refused]
-    where = catalogue.system(str(new / "system.yaml"))  # what is written can be read
+        notes = [f"{subject}: {why}" for subject, why in fitted.refused]
+    on_system = catalogue.system(str(new / "system.yaml"))  # the written file can be read
     os.rename(new, out)
     shutil.rmtree(parts)
-    return {**facts(measured), "files": sorted(p.name for p in out.iterdir()),
-            "curves": curves(fit), "not_fitted": [*fit.skipped, *notes],
-            "collectives": sorted({f"{one.op}, {one.level}" for one in where.collectives}),
-            "text": summary(measured, device, where, fit, notes)}  # fmt: skip
+    return {
+        **facts(measured),
+        "files": sorted(p.name for p in out.iterdir()),
+        "curves": curves(fit),
+        "not_fitted": [*fit.skipped, *notes],
+        "collectives": sorted({f"{curve.op}, {curve.level}" for curve in on_system.collectives}),
+        "text": summary(measured, device, on_system, fit, notes),
+    }
 
 
 def facts(measured: Any) -> dict[str, Any]:
-    """What was found and measured of the machine."""
+    """Return the facts and measurements of the machine."""
     return {"source": measured.source, "machine": dict(measured.facts),
             "memory_bandwidth": measured.bandwidth,
             "host_seconds_a_kernel": measured.dispatch, "disk": dict(measured.disk),
@@ -198,31 +210,39 @@ def facts(measured: Any) -> dict[str, Any]:
 
 
 def curves(fit: Any) -> list[dict[str, Any]]:
-    """How well each curve does on kernels that it has not seen."""
-    return [{"family": one.family, "precision": one.precision, "part": one.part,
-             "kernels": one.kernels, "median_error": one.median, "p90_error": one.p90}
-            for one in fit.residuals]  # fmt: skip
+    """Return the errors of each curve on kernels that it was not fitted to."""
+    return [
+        {
+            "family": residual.family,
+            "precision": residual.precision,
+            "part": residual.part,
+            "kernels": residual.kernels,
+            "median_error": residual.median,
+            "p90_error": residual.p90,
+        }
+        for residual in fit.residuals
+    ]
 
 
-def summary(measured: Any, device: Any, where: Any, fit: Any, notes: list[str]) -> str:
-    """The same for people."""
+def summary(measured: Any, device: Any, on_system: Any, fit: Any, notes: list[str]) -> str:
+    """Return the measurements as text for people."""
     from oracle.calibration.kernels import report
     from oracle.spec.units import show
 
     peak = ", ".join(f"{name} {show(value, 'FLOP/s')}" for name, value in device.peak.items())
-    lines = [f"{where.title}: {where.devices} devices",
+    lines = [f"{on_system.title}: {on_system.devices} devices",
              f"  a device   {peak}; memory {show(device.memory, 'B')} at "
              f"{show(device.memory_bandwidth, 'B/s')}; {show(measured.dispatch, 's')} of the host "
              "for a kernel"]  # fmt: skip
     lines += [f"  {level.name:<10} {level.devices} devices, {show(level.bandwidth, 'B/s')}, "
               f"{show(level.latency, 's')}" + (" (assumed)" if "assumed" in level.source else "")
-              for level in where.levels]  # fmt: skip
-    if where.storage:
-        local, shared = where.storage.local, where.storage.shared
+              for level in on_system.levels]  # fmt: skip
+    if on_system.storage:
+        local, shared = on_system.storage.local, on_system.storage.shared
         rate = show(local.read if local else shared.bandwidth, "B/s")
         lines.append(f"  disk       {rate} on {measured.disk['file_system']}")
     elif measured.disk["why"]:
         lines.append(f"  disk       not measured: {measured.disk['why']}")
     lines += ["", report(fit)]
-    lines += [f"refused by the library: {one}" for one in measured.unmeasured]
-    return "\n".join([*lines, *(f"not fitted: {one}" for one in notes)])
+    lines += [f"refused by the library: {refused}" for refused in measured.unmeasured]
+    return "\n".join([*lines, *(f"not fitted: {note}" for note in notes)])

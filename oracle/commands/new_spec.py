@@ -1,7 +1,7 @@
-"""The answer of `specs new`: a spec file of one's own, from flags or from what a terminal says.
+"""The answer of `specs new`: a spec file of one's own, from flags or from answers at a terminal.
 
-On a terminal every question that no flag answers is asked, Enter takes what is usual and `-`
-leaves a line out; elsewhere the flags have to say what is not usual.
+On a terminal the user is asked every question that no flag answers; Enter takes the usual value
+and `-` leaves a line out. Elsewhere the flags have to say what is not usual.
 """
 
 from __future__ import annotations
@@ -28,102 +28,104 @@ NEXT = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """A flag for each question, once where several kinds ask it."""
-    asked = [(kind, one) for kind, known in QUESTIONS.items() for one in known]
-    of: dict[str, list[str]] = {}
-    for kind, one in asked:
-        of.setdefault(one.key, []).append(kind)
+    """Add a flag for each question, one flag where several kinds ask the question."""
+    pairs = [(kind, entry) for kind, asked_of_kind in QUESTIONS.items() for entry in asked_of_kind]
+    kinds_by_key: dict[str, list[str]] = {}
+    for kind, entry in pairs:
+        kinds_by_key.setdefault(entry.key, []).append(kind)
     groups: dict[str, Any] = {}
-    for kind, one in asked:
-        if of[one.key][0] != kind:
+    for kind, entry in pairs:
+        if kinds_by_key[entry.key][0] != kind:
             continue
-        title = f"new {kind}" if len(of[one.key]) == 1 else f"new {', '.join(QUESTIONS)}"
-        if len(of[one.key]) in range(2, len(QUESTIONS)):
-            title = f"new {' or '.join(of[one.key])}"
+        title = (
+            f"new {kind}" if len(kinds_by_key[entry.key]) == 1 else f"new {', '.join(QUESTIONS)}"
+        )
+        if len(kinds_by_key[entry.key]) in range(2, len(QUESTIONS)):
+            title = f"new {' or '.join(kinds_by_key[entry.key])}"
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-        usually = f" (default: {one.usual})" if one.usual and "{" not in one.usual else ""
-        groups[title].add_argument(f"--{one.key}", metavar="V", dest=f"new_{one.key}",
-                                   help=f"{one.asks}{usually}".replace("%", "%%"))  # fmt: skip
+        usually = f" (default: {entry.usual})" if entry.usual and "{" not in entry.usual else ""
+        groups[title].add_argument(f"--{entry.key}", metavar="V", dest=f"new_{entry.key}",
+                                   help=f"{entry.asks}{usually}".replace("%", "%%"))  # fmt: skip
 
 
-def given(asked: argparse.Namespace) -> dict[str, str]:
-    """What the flags said."""
-    told = {name.removeprefix("new_"): value for name, value in vars(asked).items()
+def flag_answers(args: argparse.Namespace) -> dict[str, str]:
+    """Return the answers that flags give, by the key of the question."""
+    answers = {name.removeprefix("new_"): value for name, value in vars(args).items()
             if name.startswith("new_")}  # fmt: skip
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in answers.items() if value is not None}
 
 
-def new(asked: argparse.Namespace, opened: Callable[[str, str], object]) -> Answer:
-    """Write a file that `opened(kind, path)` finds nothing wrong with."""
+def new(args: argparse.Namespace, opened: Callable[[str, str], object]) -> Answer:
+    """Write a new spec file, once `opened(kind, path)` has read it without a fault."""
     from oracle.spec.document import refusal
     from oracle.writers.export import put
 
-    if len(asked.names) != 1:
-        what = "`oracle specs new` writes one file of one kind"
-        raise refusal("specs new", what, f"write one of {', '.join(QUESTIONS)}", "E112")
-    kind, said = asked.names[0], given(asked)
+    if len(args.names) != 1:
+        complaint = "`oracle specs new` writes one file of one kind"
+        raise refusal("specs new", complaint, f"write one of {', '.join(QUESTIONS)}", "E112")
+    kind, answers_by_flag = args.names[0], flag_answers(args)
     questions(kind)
     if os.isatty(0) and os.isatty(2):
-        said = from_a_terminal(kind, said)
-    answers = answered(kind, said)
-    path = Path(asked.to or f"{answers['name']}.yaml")
-    asked.to = None
+        answers_by_flag = from_a_terminal(kind, answers_by_flag)
+    answers = answered(kind, answers_by_flag)
+    path = Path(args.to or f"{answers['name']}.yaml")
+    args.to = None
     if path.suffix not in (".yaml", ".yml"):
         raise refusal(str(path), "a spec file ends in .yaml", f"-o {path}.yaml", "E131")
     if path.exists() or path.is_symlink():
-        what = "there is such a file already, and it stays as it is"
-        raise refusal(str(path), what, "name another: -o FILE.yaml", "E131")
+        complaint = "there is such a file already, and it stays as it is"
+        raise refusal(str(path), complaint, "name another: -o FILE.yaml", "E131")
     content = text(kind, answers)
     sound(kind, path, content, opened)
     put({str(path): content})
-    shown = path if path.is_absolute() or path.parts[0] == ".." else f"./{path}"
+    typed_path = path if path.is_absolute() or path.parts[0] == ".." else f"./{path}"
     file = {"name": str(path), "kind": folder(kind), "sound": True, "faults": [], "warnings": []}
     return formatted(
-        asked, lambda: f"wrote {path}, a sound {kind} spec; each line says where to look it up\n"
-        f"next: {NEXT[kind].format(path=shown)}", lambda: {"schema": 1, "files": [file]},
+        args, lambda: f"wrote {path}, a sound {kind} spec; each line says where to look it up\n"
+        f"next: {NEXT[kind].format(path=typed_path)}", lambda: {"schema": 1, "files": [file]},
         lambda: [{"name": file["name"], "kind": file["kind"]}],
     )  # fmt: skip
 
 
 def sound(kind: str, path: Path, content: str, opened: Callable[[str, str], object]) -> None:
-    """Refuse what would be no sound file, with the lines that it would have."""
+    """Refuse a content that would not be a sound file, quoting its lines."""
     from oracle.writers.export import put
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.new.yaml")  # a spec may name files beside it
-    put({str(beside): content}, force=True)
+    trial_path = path.with_name(f".{path.stem}.new.yaml")  # a spec may name files beside it
+    put({str(trial_path): content}, force=True)
     try:
-        opened(folder(kind), str(beside))
+        opened(folder(kind), str(trial_path))
     except SpecError as error:
-        if error.name != str(beside):
+        if error.name != str(trial_path):
             raise
         raise SpecError(str(path), error.faults, error.text) from None
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            trial_path.unlink()
 
 
-def from_a_terminal(kind: str, said: dict[str, str]) -> dict[str, str]:
-    """The flags' answers, and one to every other question; what cannot be is asked again."""
+def from_a_terminal(kind: str, answers_by_flag: dict[str, str]) -> dict[str, str]:
+    """Return the answers of flags and of the terminal; a faulty answer is asked for again."""
     answers: dict[str, str] = {}
-    for one in questions(kind):
-        if not one.concerns(answers):
+    for entry in questions(kind):
+        if not entry.concerns(answers):
             continue
-        answer = said.get(one.key, "")
+        answer = answers_by_flag.get(entry.key, "")
         while not answer:
-            otherwise = usual(one, answers) or (OPEN if one.open else "")
+            otherwise = usual(entry, answers) or (OPEN if entry.open else "")
             hint = f" [{otherwise}]" if otherwise else ""
-            example = f", e.g. {one.example}" if one.example else ""
-            sys.stderr.write(f"{one.key}: {one.comment}{example}{hint}\n> ")
+            example = f", e.g. {entry.example}" if entry.example else ""
+            sys.stderr.write(f"{entry.key}: {entry.comment}{example}{hint}\n> ")
             sys.stderr.flush()
             try:
                 answer = input().strip() or otherwise
             except EOFError:
                 raise KeyboardInterrupt from None
-            if answer != OPEN or not one.open:
-                for fault in one.faults(answer) if answer else ():
+            if answer != OPEN or not entry.open:
+                for fault in entry.faults(answer) if answer else ():
                     sys.stderr.write(f"  {fault.what}; {fault.hint}\n".replace("; \n", "\n"))
                     answer = ""
-        answers[one.key] = answer
-    return {**said, **answers}
+        answers[entry.key] = answer
+    return {**answers_by_flag, **answers}

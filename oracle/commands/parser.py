@@ -45,12 +45,12 @@ VERBS = {
 
 
 class Usage(Exception):
-    """A command line that cannot be used."""
+    """An error of usage: a command line that no verb can take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a verb has to say: data, a note beside it, and the exit code."""
+    """The answer of a verb: data for standard output, a note for standard error, an exit code."""
 
     text: str = ""
     code: int = 0
@@ -72,14 +72,15 @@ class Parser(argparse.ArgumentParser):
     def _nearer(self, message: str) -> str:
         from oracle.spec.document import suggest
 
-        if found := re.fullmatch(r"(.*): invalid choice: '(.*)' \(choose from (.*)\)", message):
-            known = [word.strip("' ") for word in found[3].split(",")]
-            return f"{found[1]}: unknown `{found[2]}`; {suggest(found[2], known, 'write one of')}"
+        if refused := re.fullmatch(r"(.*): invalid choice: '(.*)' \(choose from (.*)\)", message):
+            choices = [word.strip("' ") for word in refused[3].split(",")]
+            hint = suggest(refused[2], choices, "write one of")
+            return f"{refused[1]}: unknown `{refused[2]}`; {hint}"
         return message
 
 
 class ShowHelp(argparse.Action):
-    """Show the help of a verb: short, or all of it where that word stands behind."""
+    """Show the help of a verb: the usual options, or with `--help all` every option."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs="?", default=argparse.SUPPRESS,
@@ -91,15 +92,15 @@ class ShowHelp(argparse.Action):
         parser.exit()
 
 
-# options that most questions need, the first five that a verb takes
+# options that most questions need: the short help lists the first five that a verb takes
 USUAL = ("--onto", "--plan", "--devices", "--systems", "--batch", "--precision", "--software",
          "--optimizer", "--output", "--nodes", "--json")  # fmt: skip
-SHOWN = 5  # of them
-FEW = 12  # options that are all shown, however short the help
+SHOWN = 5  # usual options in a short help
+FEW = 12  # a verb with at most so many options has no short help
 
 
 def short_help(parser: argparse.ArgumentParser) -> str:
-    """Return how a verb is used, its most used options, and where the others stand."""
+    """Return how a verb is used, its most used options, and the names of the others."""
     actions = {flag: action for action in parser._actions for flag in action.option_strings}
     if len(set(actions.values())) <= FEW:
         return parser.format_help()
@@ -109,7 +110,7 @@ def short_help(parser: argparse.ArgumentParser) -> str:
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
     formatter.add_text(parser.description)
     formatter.start_section("arguments")
-    formatter.add_arguments([one for one in parser._actions if not one.option_strings])
+    formatter.add_arguments([action for action in parser._actions if not action.option_strings])
     formatter.end_section()
     formatter.start_section("what most questions need")
     formatter.add_arguments([*needed, *usual][: max(SHOWN, len(needed))])
@@ -133,18 +134,22 @@ def _group_line(options: argparse._ArgumentGroup) -> str:
 
 
 def usage(parser: argparse.ArgumentParser) -> str:
-    """Return what a verb takes in one line: its arguments, and the options that it needs."""
+    """Return one line with the arguments of a verb and the options that it needs."""
     words = [parser.prog]
     for action in parser._actions:
         name = action.metavar or action.dest.upper()
         if isinstance(action, argparse._SubParsersAction):
             words.append("KIND …")
         elif not action.option_strings:
-            many = "…" if action.nargs in ("*", "+") else ""
-            text = f"{name}{many}"
+            ellipsis = "…" if action.nargs in ("*", "+") else ""
+            text = f"{name}{ellipsis}"
             words.append(f"[{text}]" if action.nargs in ("?", "*") else text)
     needed = [action for action in parser._actions if action.option_strings and action.required]
-    needed += [one._group_actions[0] for one in parser._mutually_exclusive_groups if one.required]
+    needed += [
+        exclusive._group_actions[0]
+        for exclusive in parser._mutually_exclusive_groups
+        if exclusive.required
+    ]
     words += [f"{action.option_strings[-1]} {action.metavar or action.dest.upper()}"
               for action in needed]  # fmt: skip
     return " ".join([*words, "[OPTIONS]"])
@@ -154,24 +159,24 @@ class Help(argparse.RawDescriptionHelpFormatter):
     """Help that says each option's default, and which options are needed."""
 
     def _expand_help(self, action: argparse.Action) -> str:
-        told = copy(action)
-        told.help = said_of(action)
-        return super()._expand_help(told)
+        documented = copy(action)
+        documented.help = help_of(action)
+        return super()._expand_help(documented)
 
 
-def said_of(action: argparse.Action) -> str:
-    """The help of an option with its default, as argparse takes it: a % is written twice."""
-    said = action.help or ""
-    if not action.option_strings or action.default is argparse.SUPPRESS or "default:" in said:
-        return said
+def help_of(action: argparse.Action) -> str:
+    """Return the help of an option with its default, as argparse takes it: % written twice."""
+    text = action.help or ""
+    if not action.option_strings or action.default is argparse.SUPPRESS or "default:" in text:
+        return text
     if action.required:
-        return f"{said} (needed)"
-    usual = said_default(action.default).replace("%", "%%")
-    return f"{said} (default: {usual})" if usual else said
+        return f"{text} (needed)"
+    usual = default_text(action.default).replace("%", "%%")
+    return f"{text} (default: {usual})" if usual else text
 
 
-def said_default(value: Any) -> str:
-    """A default as one would write it; nothing where nothing is said."""
+def default_text(value: Any) -> str:
+    """Return a default as a user would write it; an empty text where there is none."""
     if value is None or isinstance(value, bool) or value in ("", [], ()):
         return ""
     if isinstance(value, tuple):
@@ -180,28 +185,28 @@ def said_default(value: Any) -> str:
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
-    """The options of a parser that the help shows under this title; made when first asked for."""
-    known = [one for one in parser._action_groups if one.title == title]
-    return known[0] if known else parser.add_argument_group(title)
+    """Return the section of a parser's help under a title, a new one for a new title."""
+    titled = [section for section in parser._action_groups if section.title == title]
+    return titled[0] if titled else parser.add_argument_group(title)
 
 
 def module_of(verb: str) -> ModuleType:
-    """The file of a verb; `import` is a word of Python's own, so its file has a tail."""
+    """Return the module of a verb; `import` is a keyword of Python, so its file is `import_`."""
     name = verb.replace("-", "_")
     return import_module(f"oracle.commands.{name}{'_' if iskeyword(verb) else ''}")
 
 
 def parser_of(verb: str) -> Parser:
-    """Everything that a verb takes."""
+    """Return the parser of everything that a verb takes."""
     module = module_of(verb)
     parser = Parser(
         prog=f"oracle {verb}", description=module.__doc__, allow_abbrev=False,
         formatter_class=Help, add_help=False,
     )  # fmt: skip
     module.arguments(parser)
-    for one in parsers(parser):
-        one.formatter_class = Help
-        one.usage = usage(one).replace("%", "%%")
+    for inner in parsers(parser):
+        inner.formatter_class = Help
+        inner.usage = usage(inner).replace("%", "%%")
     shared = group(parser, "of every command")
     shared.add_argument("-h", "--help", action=ShowHelp, metavar="all",
                         help="show what most questions need; `--help all`: everything")  # fmt: skip
@@ -216,7 +221,7 @@ def parser_of(verb: str) -> Parser:
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser and those of its own verbs."""
+    """Yield a parser and the parsers of its subcommands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -225,7 +230,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 
 def speaking(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser that takes what stands behind a kind, `oracle plot parts`; itself without one."""
+    """Return the parser of the subcommand that is named, as in `oracle plot parts`, or itself."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for word in words:
@@ -235,31 +240,34 @@ def speaking(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.
 
 
 def options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Every option of a parser and of its own verbs."""
-    for one in parsers(parser):
-        yield from (action for action in one._actions if action.option_strings)
+    """Yield every option of a parser and of its subcommands."""
+    for inner in parsers(parser):
+        yield from (action for action in inner._actions if action.option_strings)
 
 
-# what a second command says itself, or stands in the names of the model and the system already
+# options that a second command sets itself, or that the names of model and system hold already
 OWN = ("plan", "batch", "batch_per_device", "devices", "output", "to", "form", "as_json", "quiet",
        "verbose", "color", "counts", "title", "width", "sequence", "layers", "vocab", "train",
        "supposed", "price", "pue", "grid")  # fmt: skip
 
 
 def repeated(words: Sequence[str], verb: str) -> list[str]:
-    """Of the words of a command the options that another verb takes as well."""
+    """Return the options among the words of a command that another verb takes as well."""
     takes = {flag: action for action in options(parser_of(verb)) if action.dest not in OWN
              for flag in action.option_strings}  # fmt: skip
-    found, rest = [], iter(words)
+    kept_words, rest = [], iter(words)
     for word in rest:
         flag, equals, _ = word.partition("=")
         if flag in takes:
-            found += [word, *([next(rest, "")] if not equals and takes[flag].nargs != 0 else [])]
-    return found
+            kept_words += [
+                word,
+                *([next(rest, "")] if not equals and takes[flag].nargs != 0 else []),
+            ]
+    return kept_words
 
 
 def misspelt(parser: argparse.ArgumentParser, words: Iterable[str]) -> str:
-    """The first option of a line that nobody knows but that is near to one, in words."""
+    """Return a complaint about the first unknown option that is near to a known one."""
     from oracle.spec.document import nearest
 
     flags = [flag for action in options(parser) for flag in action.option_strings]
@@ -278,7 +286,7 @@ def misspelt(parser: argparse.ArgumentParser, words: Iterable[str]) -> str:
 
 
 def stray_plan(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """Advice where words of a plan do not stand behind `--plan` as one, in words."""
+    """Return advice where the words of a plan stand outside the one argument of `--plan`."""
     from shlex import quote
 
     if not any("--plan" in action.option_strings for action in options(parser)):
@@ -286,50 +294,51 @@ def stray_plan(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     from oracle.plan.strategies import strategies
 
     form = re.compile(rf"({'|'.join(strategies())})[:=][a-z0-9]\S*")
-    found = [word for word in words if form.fullmatch(word)]
+    plan_words = [word for word in words if form.fullmatch(word)]
     behind = [word for before, word in pairwise(words) if before == "--plan"]
-    if not found or found == behind:
+    if not plan_words or plan_words == behind:
         return ""
-    return f"a plan is one word behind --plan: --plan {quote(' '.join(found))}"
+    return f"a plan is one word behind --plan: --plan {quote(' '.join(plan_words))}"
 
 
-def in_order(asked: argparse.Namespace, verb: str) -> None:
+def in_order(args: argparse.Namespace, verb: str) -> None:
     """Refuse a model and a system that stand in each other's place."""
     from oracle.spec.catalogue import swapped
 
-    named = getattr(asked, "model", None), getattr(asked, "system", None)
-    if (meant := swapped(*named)) is not None:
-        what = f"`{named[0]}` stands where the model is due, `{named[1]}` where the system is"
-        raise Usage(f"{what}; did you mean `oracle {verb} {' '.join(meant)} …`?")
+    model_and_system = getattr(args, "model", None), getattr(args, "system", None)
+    if (meant := swapped(*model_and_system)) is not None:
+        model, system = model_and_system
+        complaint = f"`{model}` stands where the model is due, `{system}` where the system is"
+        raise Usage(f"{complaint}; did you mean `oracle {verb} {' '.join(meant)} …`?")
 
 
 def as_json(data: Any) -> str:
-    """JSON for another program: no NaN, keys in the order they are documented."""
+    """Return JSON for another program: no NaN, keys in the order of their documentation."""
     return json.dumps(data, indent=2, allow_nan=False)
 
 
-def with_config(data: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
-    """An answer beside what files of settings made of the question, where they did."""
-    found = getattr(asked, "config", None)
-    return {**data, "config": found} if found else data
+def with_config(data: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return an answer with the settings from files that changed the question, if any did."""
+    settings = getattr(args, "config", None)
+    return {**data, "config": settings} if settings else data
 
 
 def formatted(
-    asked: argparse.Namespace, text: Callable[[], str], data: Callable[[], Any],
+    args: argparse.Namespace, text: Callable[[], str], data: Callable[[], Any],
     rows: Callable[[], Iterable[Mapping[str, Any]]], code: int = 0, note: str = "",
     brief: Sequence[str] | None = None,
 ) -> Answer:  # fmt: skip
-    """A result in the form that was asked for; only that form is made.
+    """Return a result as text, JSON, CSV or Markdown; only the form of `args.form` is made.
 
-    `brief` are the columns of a table for people, where the rows have more than they read.
+    `brief` names the columns of the Markdown table where the rows have more than people read.
     """
-    form = asked.form or "text"
+    form = args.form or "text"
     if form == "json":
-        return Answer(as_json(with_config(data(), asked)), code, note)
+        return Answer(as_json(with_config(data(), args)), code, note)
     if form == "text":
         return Answer(text().rstrip("\n"), code, note)
     from oracle.writers.rows import as_csv, as_markdown
 
-    found = list(rows())
-    written = as_csv(found) if form == "csv" else as_markdown(found, brief)
+    table = list(rows())
+    written = as_csv(table) if form == "csv" else as_markdown(table, brief)
     return Answer(written.rstrip("\n"), code, note)

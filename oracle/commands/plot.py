@@ -35,7 +35,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     specs,
-    whole,
+    whole_number,
 )
 from oracle.commands.lacking import lacks, need_room
 from oracle.commands.parser import Answer
@@ -49,72 +49,82 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True,
                                    help="of figure")  # fmt: skip
 
-    def kind(name: str, what: str) -> argparse.ArgumentParser:
-        one = kinds.add_parser(name, help=what, description=what, allow_abbrev=False)
-        one.add_argument("-o", "--output", required=True, metavar="FILE", help=".svg, .png or .pdf")
-        one.add_argument("--title", default="", metavar="T", help="of the figure")
-        one.add_argument("--width", type=pixels, default=1200, metavar="PX",
+    def kind(name: str, description: str) -> argparse.ArgumentParser:
+        figure = kinds.add_parser(
+            name, help=description, description=description, allow_abbrev=False
+        )
+        figure.add_argument(
+            "-o", "--output", required=True, metavar="FILE", help=".svg, .png or .pdf"
+        )
+        figure.add_argument("--title", default="", metavar="T", help="of the figure")
+        figure.add_argument("--width", type=pixels, default=1200, metavar="PX",
                          help="of the figure, in pixels of a screen; 390 for a phone")  # fmt: skip
-        return one
+        return figure
 
-    for name, what in (("breakdown", "computation and communication, bar by bar"),
+    for name, description in (("breakdown", "computation and communication, bar by bar"),
                        ("scaling", "time and throughput over devices, with intervals"),
                        ("pareto", "time, memory and device-hours of every plan")):  # fmt: skip
-        one = kind(name, what)
-        one.add_argument("--rows", metavar="FILE", help="of a sweep, instead of MODEL and SYSTEM")
-        question(one)
-        _optional(one)
+        figure = kind(name, description)
+        figure.add_argument(
+            "--rows", metavar="FILE", help="of a sweep, instead of MODEL and SYSTEM"
+        )
+        question(figure)
+        _optional(figure)
         if name == "breakdown":
-            one.add_argument("--measured", metavar="FILE", help="CSV: strategy, devices, "
+            figure.add_argument("--measured", metavar="FILE", help="CSV: strategy, devices, "
                              "computation, communication in seconds")  # fmt: skip
-            one.add_argument("--free", action="store_true", help="an axis for each strategy")
+            figure.add_argument("--free", action="store_true", help="an axis for each strategy")
         if name == "pareto":
-            one.add_argument("--top", type=whole, default=40, metavar="K", help="plans a size")
-            one.add_argument("--against", choices=["memory", "money"], default="memory",
+            figure.add_argument(
+                "--top", type=whole_number, default=40, metavar="K", help="plans a size"
+            )
+            figure.add_argument("--against", choices=["memory", "money"], default="memory",
                              metavar="A", help="memory, or money")  # fmt: skip
-    for name, what in (("parts", "what the time of each plan is made of"),
+    for name, description in (("parts", "what the time of each plan is made of"),
                        ("memory", "bytes by kind against the capacity")):  # fmt: skip
-        one = kind(name, what)
-        prediction_arguments(one)
-        batch_arguments(one)
-        one.add_argument("--devices", type=whole, metavar="N", help="the best plans on N devices")
-        one.add_argument("--plan", action="append", default=[], metavar="PLAN",
+        figure = kind(name, description)
+        prediction_arguments(figure)
+        batch_arguments(figure)
+        figure.add_argument("--devices", type=whole_number, metavar="N",
+                            help="the best plans on N devices")  # fmt: skip
+        figure.add_argument("--plan", action="append", default=[], metavar="PLAN",
                          help="to draw; may be given several times")  # fmt: skip
-        one.add_argument("--top", type=whole, default=8, metavar="K", help="plans to draw")
+        figure.add_argument("--top", type=whole_number, default=8, metavar="K",
+                            help="plans to draw")  # fmt: skip
         if name == "memory":
-            one.add_argument("--over-time", action="store_true",
+            figure.add_argument("--over-time", action="store_true",
                              help="of one plan, over an iteration")  # fmt: skip
-    one = kind("measured", "predicted against measured")
-    one.add_argument("file", metavar="FILE", help="CSV or JSON rows: predicted, measured, …")
-    for name, what in (
+    figure = kind("measured", "predicted against measured")
+    figure.add_argument("file", metavar="FILE", help="CSV or JSON rows: predicted, measured, …")
+    for name, description in (
         ("timeline", "what each stage does when"),
         ("roofline", "layers and step under compute, memory, network, storage"),
         ("network", "links under the dearest exchange of a plan"),
         ("waits", "how long each partition of unlike devices is busy, and how long it waits"),
     ):
-        one = kind(name, what)
-        prediction_arguments(one)
-        one.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
-        one.add_argument("--batch", type=whole, required=True, metavar="B",
+        figure = kind(name, description)
+        prediction_arguments(figure)
+        figure.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
+        figure.add_argument("--batch", type=whole_number, required=True, metavar="B",
                          help="samples per iteration, all devices")  # fmt: skip
-    one = kind("workflow", "speed-up on more and more nodes: as a product, and honest")
-    workflow.question(one)
-    one = kind("design-network", "networks that could be bought: time, switches, cables")
-    design_network.question(one)
-    one = kind("contention", "the network, and how full each link gets")
-    one.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
-    one.add_argument("--plan", metavar="PLAN", help="whose groups talk")
-    one.add_argument("--axes", type=names, default=[], metavar="A,B", help="of the plan")
-    one.add_argument("--devices", type=whole, metavar="N", help="in use")
-    one.add_argument("--pattern", type=pattern, metavar="SIZExSTRIDE,…", help="outermost first")
-    one.add_argument("--op", default="allreduce", metavar="OP", help="what the groups do")
-    one.add_argument("--algorithm", metavar="A", help="by which algorithm")
-    grow_argument(one)
-    one.add_argument("--bytes", default="64 MB", metavar="M", help="of one message")
+    figure = kind("workflow", "speed-up on more and more nodes: as a product, and honest")
+    workflow.question(figure)
+    figure = kind("design-network", "networks that could be bought: time, switches, cables")
+    design_network.question(figure)
+    figure = kind("contention", "the network, and how full each link gets")
+    figure.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
+    figure.add_argument("--plan", metavar="PLAN", help="whose groups talk")
+    figure.add_argument("--axes", type=names, default=[], metavar="A,B", help="of the plan")
+    figure.add_argument("--devices", type=whole_number, metavar="N", help="in use")
+    figure.add_argument("--pattern", type=pattern, metavar="SIZExSTRIDE,…", help="outermost first")
+    figure.add_argument("--op", default="allreduce", metavar="OP", help="what the groups do")
+    figure.add_argument("--algorithm", metavar="A", help="by which algorithm")
+    grow_argument(figure)
+    figure.add_argument("--bytes", default="64 MB", metavar="M", help="of one message")
 
 
 def _optional(parser: argparse.ArgumentParser) -> None:
-    """MODEL, SYSTEM and sizes need not be said where rows are read."""
+    """Make MODEL, SYSTEM and sizes optional, for a figure that may be drawn from rows."""
     for action in parser._actions:
         if action.dest in ("model", "system"):
             action.nargs, action.required = "?", False
@@ -125,268 +135,259 @@ def _optional(parser: argparse.ArgumentParser) -> None:
 
 
 def pixels(text: str) -> int:
-    """A figure's width: as small as a phone, as large as a poster."""
-    found = whole(text)
-    if not 320 <= found <= 4000:
-        raise argparse.ArgumentTypeError(f"{found} pixels: from 320 to 4,000")
-    return found
+    """Return a figure's width, from a phone's to a poster's."""
+    width = whole_number(text)
+    if not 320 <= width <= 4000:
+        raise argparse.ArgumentTypeError(f"{width} pixels: from 320 to 4,000")
+    return width
 
 
 def pattern(text: str) -> tuple[tuple[int, int], ...]:
-    """`16x4,2x1`: sixteen members four apart, each with its neighbour."""
+    """Return the sizes and strides of `16x4,2x1`: sixteen members four apart, then pairs."""
     if not re.fullmatch(r"\d{1,7}x\d{1,7}(,\d{1,7}x\d{1,7})*", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"`{text}` is not SIZExSTRIDE,…, e.g. 16x4")
     pairs = [tuple(map(int, word.split("x"))) for word in text.split(",")]
     return tuple((size, stride) for size, stride in pairs)
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.show.plot import SUFFIXES, save
 
-    if asked.output.rpartition(".")[2].lower() not in SUFFIXES:
-        raise refusal("plot", f"`{asked.output}` does not say what kind of picture",
+    if args.output.rpartition(".")[2].lower() not in SUFFIXES:
+        raise refusal("plot", f"`{args.output}` does not say what kind of picture",
                        "end the name in .svg, .png or .pdf")  # fmt: skip
-    figure = figure_of(asked)
-    place = save(figure, asked.output)
-    return Answer("", 0, "\n".join([*asked.left_out, f"{place}: {figure.alt}"]))
+    figure = figure_of(args)
+    return Answer("", 0, "\n".join([*args.left_out, f"{save(figure, args.output)}: {figure.alt}"]))
 
 
-def figure_of(asked: argparse.Namespace, rows: Rows | None = None) -> Any:
-    """The figure that is asked for; `asked.left_out` says what it does not show.
+def figure_of(args: argparse.Namespace, rows: Rows | None = None) -> Any:
+    """Return the figure that is asked for; `args.left_out` says what it does not show.
 
-    `rows`: what `rows_of` found, perhaps size by size, of a kind that is drawn from rows.
+    `rows` are those of `rows_of`, perhaps size by size, for a kind that is drawn from rows.
     """
-    said = bool(getattr(asked, "precision", None) and getattr(asked, "system", None))
-    asked.left_out = lacks(asked, specs(asked.system)) if said else []
-    if asked.kind in FROM_ROWS:
-        return FROM_ROWS[asked.kind](asked, rows_of(asked) if rows is None else rows)
-    return DRAW[asked.kind](asked)
+    has_precision = bool(getattr(args, "precision", None) and getattr(args, "system", None))
+    args.left_out = lacks(args, specs(args.system)) if has_precision else []
+    if args.kind in FROM_ROWS:
+        return FROM_ROWS[args.kind](args, rows_of(args) if rows is None else rows)
+    return DRAW[args.kind](args)
 
 
-def rows_of(asked: argparse.Namespace) -> Rows:
-    """What a kind of figure that is drawn from rows has to draw; each size has its own."""
+def rows_of(args: argparse.Namespace) -> Rows:
+    """Return the rows that a figure draws: of a file, or of a sweep over sizes."""
     from oracle.ask.sweep import sweep
     from oracle.show.plot.rows import read_rows
 
-    if asked.rows:
-        return read_rows(asked.rows)
-    _need_sizes(asked)
-    return _spent(asked) if asked.kind == "pareto" else sweep(grid(asked), asked.out,
-                                                              jobs=asked.jobs).rows  # fmt: skip
+    if args.rows:
+        return read_rows(args.rows)
+    _need_sizes(args)
+    return _spent(args) if args.kind == "pareto" else sweep(grid(args), args.out,
+                                                              jobs=args.jobs).rows  # fmt: skip
 
 
-def _possible(asked: argparse.Namespace, rows: Rows) -> None:
-    """Say what is left out of a picture of swept rows; refuse where that is all."""
-    if asked.rows:
+def _possible(args: argparse.Namespace, rows: Rows) -> None:
+    """Note the rows that a figure leaves out as impossible; refuse where all rows are."""
+    if args.rows:
         return
     reasons = dict.fromkeys(row["why"] for row in rows if row["status"] == "impossible")
     if reasons and all(row["status"] == "impossible" for row in rows):
         raise refusal("plot", f"nothing to draw: {next(iter(reasons))}")
-    asked.left_out += [f"left out: {why}" for why in reasons]
+    args.left_out += [f"left out: {why}" for why in reasons]
 
 
-def _need_sizes(asked: argparse.Namespace) -> None:
-    """What a sweep is over must be said where no rows are read."""
-    sized = asked.devices and (asked.batch or asked.batch_per_device)
-    if not (asked.model and asked.system and sized):
-        hint = "MODEL SYSTEM --devices … --batch …, or --rows FILE"
-        raise refusal("plot", "nothing to draw", hint)
+def _need_sizes(args: argparse.Namespace) -> None:
+    """Refuse a figure without rows, or a model, a system and sizes to sweep."""
+    sized = args.devices and (args.batch or args.batch_per_device)
+    if not (args.model and args.system and sized):
+        raise refusal("plot", "nothing to draw",
+                      "MODEL SYSTEM --devices … --batch …, or --rows FILE")  # fmt: skip
 
 
-def _breakdown(asked: argparse.Namespace, rows: Rows) -> Any:
+def _breakdown(args: argparse.Namespace, rows: Rows) -> Any:
     from oracle.show.plot import bar, breakdown
     from oracle.show.plot.rows import SWEPT, columns, read_bars
 
-    _possible(asked, rows)
+    _possible(args, rows)
     if rows and "way" in rows[0]:
-        columns(rows, SWEPT, asked.rows or "the sweep")
+        columns(rows, SWEPT, args.rows or "the sweep")
         rows = [bar(row) for row in rows]
     else:
-        columns(rows, ("group", "devices", "computation", "communication"), str(asked.rows))
-    measured = read_bars(asked.measured) if asked.measured else []
-    shown = {(row["group"], row["devices"]) for row in rows}
-    measured = [row for row in measured if (row["group"], row["devices"]) in shown]
-    return breakdown(rows, measured, asked.title or titled(asked), asked.free, asked.width)
+        columns(rows, ("group", "devices", "computation", "communication"), str(args.rows))
+    measured = read_bars(args.measured) if args.measured else []
+    drawn = {(row["group"], row["devices"]) for row in rows}
+    measured = [row for row in measured if (row["group"], row["devices"]) in drawn]
+    return breakdown(rows, measured, args.title or titled(args), args.free, args.width)
 
 
-def _scaling(asked: argparse.Namespace, rows: Rows) -> Any:
+def _scaling(args: argparse.Namespace, rows: Rows) -> Any:
     from oracle.show.plot import scaling
     from oracle.show.plot.rows import SWEPT, columns
 
-    _possible(asked, rows)
-    columns(rows, SWEPT, asked.rows or "the sweep")
-    return scaling(rows, asked.title or titled(asked), asked.width)
+    _possible(args, rows)
+    columns(rows, SWEPT, args.rows or "the sweep")
+    return scaling(rows, args.title or titled(args), args.width)
 
 
-def titled(asked: argparse.Namespace) -> str:
-    """What a figure is of, in words."""
-    if asked.kind in ("timeline", "roofline", "network", "waits"):
-        return _of_plan(asked, asked.plan)
-    if asked.kind in ("parts", "memory"):
-        return f"{asked.model} on {asked.system}"
-    if asked.rows:
+def titled(args: argparse.Namespace) -> str:
+    """Return the title of a figure: what it is of, in words."""
+    if args.kind in ("timeline", "roofline", "network", "waits"):
+        return _of_plan(args, args.plan)
+    if args.kind in ("parts", "memory"):
+        return f"{args.model} on {args.system}"
+    if args.rows:
         return ""
-    size = f"{asked.batch} samples" if asked.batch else f"{asked.batch_per_device} samples a device"
-    model, system_ = (text.replace(",", ", ") for text in (asked.model, asked.system))
+    size = f"{args.batch} samples" if args.batch else f"{args.batch_per_device} samples a device"
+    model, system_ = (text.replace(",", ", ") for text in (args.model, args.system))
     return f"{model} on {system_}, {size}"
 
 
-def _of_plan(asked: argparse.Namespace, plan: str) -> str:
-    """A plan's short name, the model, the system: the figure's key has the plan in full."""
+def _of_plan(args: argparse.Namespace, plan: str) -> str:
+    """Return a title of a plan's short name, model and system; the key has the plan in full."""
     from oracle.plan.names import short_names
 
-    return f"{short_names([plan])[0]}: {asked.model} on {asked.system}"
+    return f"{short_names([plan])[0]}: {args.model} on {args.system}"
 
 
-def _pareto(asked: argparse.Namespace, rows: Rows) -> Any:
+def _pareto(args: argparse.Namespace, rows: Rows) -> Any:
     from oracle.show.plot import pareto, spending
     from oracle.show.plot.rows import columns
 
-    if asked.rows:
-        if asked.against == "money":
+    if args.rows:
+        if args.against == "money":
             raise refusal("plot", "rows of a sweep say no price", "MODEL SYSTEM --devices …")
-        columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
-    draw = {"memory": pareto, "money": spending}[asked.against]
-    return draw(rows, asked.title or titled(asked), width=asked.width)
+        columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), args.rows)
+    draw = {"memory": pareto, "money": spending}[args.against]
+    return draw(rows, args.title or titled(args), width=args.width)
 
 
-def _spent(asked: argparse.Namespace) -> Rows:
-    """Time, memory and money of the plans of each size."""
+def _spent(args: argparse.Namespace) -> Rows:
+    """Return rows with time, memory and money of the plans of each size."""
     from oracle import api
     from oracle.ask.spending import spent
 
-    for flag, value in (("--each", asked.each), ("--plan", asked.plan),
-                        ("--what-if", asked.what_if)):  # fmt: skip
+    for flag, value in (("--each", args.each), ("--plan", args.plan),
+                        ("--what-if", args.what_if)):  # fmt: skip
         if value:
-            what = f"`pareto` draws every plan of a system and takes no `{flag}`"
-            raise refusal("plot", what, "`--only` and `--without`; or `oracle plot scaling`")
-    found: Rows = []
-    for point in grid(asked).points():
+            complaint = f"`pareto` draws every plan of a system and takes no `{flag}`"
+            raise refusal("plot", complaint, "`--only` and `--without`; or `oracle plot scaling`")
+    rows: Rows = []
+    for point in grid(args).points():
         ranking = api.recommend(
-            point.model, point.system, point.devices, point.batch, top=asked.top, only=asked.only,
-            without=asked.without, objective=asked.objective, **prediction_options(asked),
+            point.model, point.system, point.devices, point.batch, top=args.top, only=args.only,
+            without=args.without, objective=args.objective, **prediction_options(args),
         )  # fmt: skip
-        found += spent(ranking)
-    return found
+        rows += spent(ranking)
+    return rows
 
 
-def _plans(asked: argparse.Namespace) -> Any:
+def _plans(args: argparse.Namespace) -> Any:
     from oracle import api
     from oracle.show import plot
 
-    options = prediction_options(asked)
-    if asked.plan:
-        need_room(asked, asked.plan)
-        batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
-        shown = api.estimate(asked.model, asked.system, asked.plan, batch, **options)
-    elif asked.devices:
+    options = prediction_options(args)
+    if args.plan:
+        need_room(args, args.plan)
+        batch = args.batch or [batch_of(args, plan) for plan in args.plan]
+        estimate = api.estimate(args.model, args.system, args.plan, batch, **options)
+    elif args.devices:
         ranking = api.recommend(
-            asked.model,
-            asked.system,
-            asked.devices,
-            asked.batch,
-            batch_per_device=asked.batch_per_device,
-            top=asked.top,
-            **options,
-        )
-        shown = ranking.estimate if len(ranking) else ranking.misses
+            args.model, args.system, args.devices, args.batch,
+            batch_per_device=args.batch_per_device, top=args.top, **options,
+        )  # fmt: skip
+        estimate = ranking.estimate if len(ranking) else ranking.misses
     else:
         raise refusal("plot", "no plan to draw", "--devices N or --plan PLAN")
-    if getattr(asked, "over_time", False):
-        if asked.plan and len(asked.plan) > 1:
+    if getattr(args, "over_time", False):
+        if args.plan and len(args.plan) > 1:
             raise refusal("plot", "memory over time is of one plan", "one --plan PLAN")
-        if not len(shown):
+        if not len(estimate):
             raise refusal("plot", "no plan to draw", "--plan PLAN")
-        title = asked.title or _of_plan(asked, shown.plans[0])
-        return plot.alive(shown, 0, title, asked.width)
-    draw = {"parts": plot.parts, "memory": plot.memory}[asked.kind]
-    return draw(shown, asked.title or titled(asked), asked.width)
+        title = args.title or _of_plan(args, estimate.plans[0])
+        return plot.alive(estimate, 0, title, args.width)
+    draw = {"parts": plot.parts, "memory": plot.memory}[args.kind]
+    return draw(estimate, args.title or titled(args), args.width)
 
 
-def _measured(asked: argparse.Namespace) -> Any:
+def _measured(args: argparse.Namespace) -> Any:
     from oracle.show.plot import measured
     from oracle.show.plot.rows import columns, read_rows
 
-    rows = read_rows(asked.file)
-    columns(rows, ("predicted", "measured"), asked.file)
-    return measured(rows, asked.title, width=min(asked.width, 760))
+    rows = read_rows(args.file)
+    columns(rows, ("predicted", "measured"), args.file)
+    return measured(rows, args.title, width=min(args.width, 760))
 
 
-def _plan(asked: argparse.Namespace) -> Any:
+def _plan(args: argparse.Namespace) -> Any:
     from oracle import api
     from oracle.show import plot
 
-    need_room(asked, [asked.plan])
-    shown = api.estimate(
-        asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked)
+    need_room(args, [args.plan])
+    estimate = api.estimate(
+        args.model, args.system, [args.plan], args.batch, **prediction_options(args)
     )
     draw = {"timeline": plot.timeline, "roofline": plot.roofline, "network": plot.dearest,
-            "waits": plot.waits}[asked.kind]  # fmt: skip
-    return draw(shown, 0, asked.title or titled(asked), asked.width)
+            "waits": plot.waits}[args.kind]  # fmt: skip
+    return draw(estimate, 0, args.title or titled(args), args.width)
 
 
-def _workflow(asked: argparse.Namespace) -> Any:
+def _workflow(args: argparse.Namespace) -> Any:
     from oracle.ask.combined import combined
     from oracle.show import plot
 
-    trials, nodes = workflow.opened_by(asked)
-    rows = combined(trials, nodes).rows()
-    return plot.combined(rows, asked.title or f"{asked.model} on {asked.system}", asked.width)
+    trials, nodes = workflow.opened_by(args)
+    title = args.title or f"{args.model} on {args.system}"
+    return plot.combined(combined(trials, nodes).rows(), title, args.width)
 
 
-def _designs(asked: argparse.Namespace) -> Any:
+def _designs(args: argparse.Namespace) -> Any:
     from oracle.show import plot
 
-    found = design_network.designed(asked)
-    devices = found.wanted.nodes * found.wanted.devices
-    return plot.designs(found.rows(), asked.title or f"{asked.models} on {devices:,} devices, "
-                        f"switches of {asked.ports} ports", asked.width)  # fmt: skip
+    designs = design_network.designed(args)
+    devices = designs.wanted.nodes * designs.wanted.devices
+    return plot.designs(designs.rows(), args.title or f"{args.models} on {devices:,} devices, "
+                        f"switches of {args.ports} ports", args.width)  # fmt: skip
 
 
-def _contention(asked: argparse.Namespace) -> Any:
+def _contention(args: argparse.Namespace) -> Any:
     from oracle.show.plot import contention
     from oracle.spec.catalogue import system
     from oracle.spec.units import parse as quantity
 
-    where = system(asked.system)
+    on_system = system(args.system)
     try:
-        nbytes = quantity(asked.bytes, "B")
+        nbytes = quantity(args.bytes, "B")
     except ValueError as error:
         raise refusal("plot", str(error), "e.g. --bytes '64 MB'") from None
-    what, devices = asked.pattern, asked.devices
-    if asked.plan and not asked.axes:
-        raise refusal("plot", f"what `{asked.plan}` sends depends on the model",
+    groups, devices = args.pattern, args.devices
+    if args.plan and not args.axes:
+        raise refusal("plot", f"what `{args.plan}` sends depends on the model",
                       "`oracle plot network MODEL SYSTEM --plan PLAN`, or --axes A")  # fmt: skip
-    if asked.plan:
-        what, devices = groups_of(asked.plan, asked.axes)
-    elif what is None or devices is None:
-        raise refusal(
-            "plot", "no groups to draw", "--plan PLAN [--axes A], or --devices N --pattern 16x4"
-        )
-    where = where.of_size(devices, asked.grow)
+    if args.plan:
+        groups, devices = groups_of(args.plan, args.axes)
+    elif groups is None or devices is None:
+        hint = "--plan PLAN [--axes A], or --devices N --pattern 16x4"
+        raise refusal("plot", "no groups to draw", hint)
+    on_system = on_system.of_size(devices, args.grow)
     try:
-        return contention(where, what, devices, asked.op, asked.algorithm, nbytes, asked.title,
-                          asked.width)  # fmt: skip
+        return contention(on_system, groups, devices, args.op, args.algorithm, nbytes, args.title,
+                          args.width)  # fmt: skip
     except ValueError as error:
         raise refusal("plot", str(error)) from None
 
 
 def groups_of(plan: str, axes: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], int]:
-    """The groups along some axes of a plan: the outermost that is split, if none is named."""
+    """Return the groups along some axes of a plan, by default the outermost that is split."""
     from oracle.plan.mesh import Groups
     from oracle.plan.plan import parse
 
     table = parse(plan, 1.0)
     split = [axis.name for axis in table.axes if axis.multiplies and axis.degree[0, 0] > 1]
-    wanted = tuple(axes) or tuple(split[:1])
-    unknown = [name for name in wanted if name not in split]
-    if unknown or not wanted:
-        raise refusal(
-            "plot",
-            f"`{plan}` does not split {', '.join(unknown) or 'anything'}",
-            f"--axes {','.join(split)}" if split else "a plan with a degree above 1",
-        )
-    return Groups(table)(wanted).patterns[0]
+    axis_names = tuple(axes) or tuple(split[:1])
+    unknown = [name for name in axis_names if name not in split]
+    if unknown or not axis_names:
+        hint = f"--axes {','.join(split)}" if split else "a plan with a degree above 1"
+        complaint = f"`{plan}` does not split {', '.join(unknown) or 'anything'}"
+        raise refusal("plot", complaint, hint)
+    return Groups(table)(axis_names).patterns[0]
 
 
 FROM_ROWS: dict[str, Callable[[argparse.Namespace, Rows], Any]] = {

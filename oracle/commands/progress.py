@@ -1,4 +1,4 @@
-"""A line on a terminal while an answer takes more than two seconds: what is done, what is left."""
+"""A line on a terminal, while an answer takes more than two seconds, of the share that is done."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CLEAR = "\r\x1b[K"
 
 
 @contextmanager
-def shown(verb: str) -> Iterator[None]:
-    """The line stands while this runs, and is gone when it is over."""
+def progress_line(verb: str) -> Iterator[None]:
+    """Show the line of progress while the block runs, and wipe it away at its end."""
     line, over = Line(verb), threading.Event()
     writer = threading.Thread(target=_write, args=(line, over), daemon=True)
     writer.start()
@@ -32,20 +32,20 @@ def shown(verb: str) -> Iterator[None]:
 
 def _write(line: Line, over: threading.Event) -> None:
     """Write the line again and again until it is over, then wipe it away."""
-    told = False
+    written = False
     with contextlib.suppress(OSError, ValueError):  # a terminal that is gone hears nothing
         patience = PATIENCE
         while not over.wait(patience):
             sys.stderr.write(f"{CLEAR}{line.text()}")
             sys.stderr.flush()
-            told, patience = True, OFTEN
-        if told:
+            written, patience = True, OFTEN
+        if written:
             sys.stderr.write(CLEAR)
             sys.stderr.flush()
 
 
 class Line:
-    """What is said: `choose: 42%, about 7 s left`; how long it took so far while nobody counts."""
+    """The line of progress: `choose: 42%, about 7 s left`, or the seconds so far."""
 
     def __init__(self, verb: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.verb, self.clock = verb, clock
@@ -53,13 +53,13 @@ class Line:
         self.since = self.last = (self.begin, 0.0)  # when, and the share done by then
 
     def hear(self, share: float) -> None:
-        """So much is done."""
+        """Note the share of the work that is done."""
         if share < self.last[1]:  # another part of the work is counted
             self.since = (self.clock(), share)
         self.last = (self.clock(), share)
 
     def text(self) -> str:
-        """The line at this moment."""
+        """Return the text of the line at this moment."""
         now = self.clock()
         (began, before), (heard, share) = self.since, self.last
         if not share:

@@ -1,4 +1,4 @@
-"""How verbs that read samples for real are told which, from where and how."""
+"""The options of verbs that read real samples: which samples, from where, and how."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.arguments import lasting, whole
+from oracle.commands.arguments import lasting, whole_number
 from oracle.spec.document import refusal
 
 READ_MODES = ("shared", "staged", "cached", "striped", "spatial")
@@ -16,7 +16,7 @@ MADE = {"samples": int, "size": float, "spread": float}
 
 
 def data_argument(parser: argparse.ArgumentParser) -> None:
-    """Which samples are read."""
+    """Add the options of which samples are read."""
     parser.add_argument(
         "--data", type=lasting, metavar="FOLDER",
         help="read the samples in this folder; or synthetic:samples=256,size=110kB,spread=0.3, "
@@ -27,13 +27,15 @@ def data_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What `oracle run` takes beside."""
+    """Add the options of how `oracle run` reads samples."""
     read = parser.add_argument_group("samples (--data)")
     data_argument(read)  # type: ignore[arg-type]
     read.add_argument("--reading", choices=READ_MODES, default="shared", metavar="MODE",
                       help=", ".join(READ_MODES))  # fmt: skip
-    read.add_argument("--loader-threads", type=whole, default=4, metavar="W", help="of a rank")
-    read.add_argument("--prefetch", type=whole, default=2, metavar="K",
+    read.add_argument(
+        "--loader-threads", type=whole_number, default=4, metavar="W", help="of a rank"
+    )
+    read.add_argument("--prefetch", type=whole_number, default=2, metavar="K",
                       help="batches that are read ahead; 2")  # fmt: skip
     read.add_argument("--shuffle", choices=["global", "local"], default="global", metavar="HOW",
                       help="global, or local: each rank keeps to its part")  # fmt: skip
@@ -46,69 +48,69 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def synthetic(text: str) -> dict[str, Any]:
-    """The data set that `synthetic:…` asks for."""
+    """Return the data set that `synthetic:…` describes."""
     from oracle.spec.units import parse
 
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for pair in filter(None, text.partition(":")[2].split(",")):
         name, _, value = pair.partition("=")
         if name not in MADE:
             hint = f"{', '.join(MADE)}: synthetic:samples=256,size=110kB,spread=0.3"
             raise refusal("options", f"nobody knows `{name}` of a made data set", hint)
         try:
-            found[name] = parse(value, "B") if name == "size" else MADE[name](value)
+            fields[name] = parse(value, "B") if name == "size" else MADE[name](value)
         except ValueError:
             raise refusal("options", f"`{pair}` is no number", "size=110kB") from None
         top = {"samples": 10**6, "size": 2**33, "spread": 10}[name]
-        if not (0 if name == "spread" else 1) <= found[name] <= top:
+        if not (0 if name == "spread" else 1) <= fields[name] <= top:
             raise refusal("options", f"`{pair}` cannot be made", f"at most {top:g}")
-    return found
+    return fields
 
 
-def asked_data(asked: argparse.Namespace) -> dict[str, Any] | None:
-    """Fields of the executor's `Data`; None where nothing is to be read."""
+def data_fields(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the fields of the executor's `Data`, or None where nothing is to be read."""
     from oracle.spec.units import parse
 
-    if not asked.data:
-        if asked.throttle and not getattr(asked, "checkpoint", None):
-            what = "--throttle slows reading, and nothing is read"
-            raise refusal("options", what, "--data …, or --checkpoint …")
+    if not args.data:
+        if args.throttle and not getattr(args, "checkpoint", None):
+            complaint = "--throttle slows reading, and nothing is read"
+            raise refusal("options", complaint, "--data …, or --checkpoint …")
         return None
-    out = Path(asked.output).absolute()
-    made = synthetic(asked.data) if asked.data.partition(":")[0] == "synthetic" else None
+    out = Path(args.output).absolute()
+    made_set = synthetic(args.data) if args.data.partition(":")[0] == "synthetic" else None
     try:
-        cache = parse(asked.cache, "B") if asked.cache else 0.0
+        cache = parse(args.cache, "B") if args.cache else 0.0
     except ValueError as error:
         raise refusal("options", f"--cache: {error}", "--cache 4GB") from None
-    if made is not None:
-        made = {"samples": max(256, asked.batch), **made}
-        possible(asked, made)
-    found: dict[str, Any] = {
-        "folder": str(out.with_name(out.name + ".parts") / "samples") if made is not None
-        else there(asked.data),
-        "mode": asked.reading, "threads": asked.loader_threads, "prefetch": asked.prefetch,
-        "shuffle": asked.shuffle, "cache": cache,
-        "stage": str(Path(asked.stage).absolute()) if asked.stage else "",
+    if made_set is not None:
+        made_set = {"samples": max(256, args.batch), **made_set}
+        possible(args, made_set)
+    fields: dict[str, Any] = {
+        "folder": str(out.with_name(out.name + ".parts") / "samples") if made_set is not None
+        else existing_folder(args.data),
+        "mode": args.reading, "threads": args.loader_threads, "prefetch": args.prefetch,
+        "shuffle": args.shuffle, "cache": cache,
+        "stage": str(Path(args.stage).absolute()) if args.stage else "",
     }  # fmt: skip
-    if made is not None:
-        found["made"] = made
-    if asked.throttle:
-        found["played"] = played(asked.throttle)
-    return found
+    if made_set is not None:
+        fields["made"] = made_set
+    if args.throttle:
+        fields["played"] = played(args.throttle)
+    return fields
 
 
-def possible(asked: argparse.Namespace, made: Mapping[str, Any]) -> None:
-    """Refuse samples that nobody could read so, before any are made."""
-    if made["samples"] < asked.batch:
-        what = f"{made['samples']} samples are fewer than a batch of {asked.batch}"
-        raise refusal("options", what, f"synthetic:samples={asked.batch}")
-    if asked.reading == "spatial" and made.get("size"):
-        what = "parts of files without a shape cannot be read alone"
-        raise refusal("options", what, "synthetic without a size: arrays of the model's input")
+def possible(args: argparse.Namespace, synthetic_set: Mapping[str, Any]) -> None:
+    """Refuse samples that cannot be read as the options say, before any are made."""
+    if synthetic_set["samples"] < args.batch:
+        complaint = f"{synthetic_set['samples']} samples are fewer than a batch of {args.batch}"
+        raise refusal("options", complaint, f"synthetic:samples={args.batch}")
+    if args.reading == "spatial" and synthetic_set.get("size"):
+        complaint = "parts of files without a shape cannot be read alone"
+        raise refusal("options", complaint, "synthetic without a size: arrays of the model's input")
 
 
-def there(folder: str) -> str:
-    """A folder of samples, which is looked for before any rank starts."""
+def existing_folder(folder: str) -> str:
+    """Return the full path of a folder of samples; refuse a missing one before ranks start."""
     if not Path(folder).is_dir():
         hint = "--data FOLDER, or synthetic:samples=256,size=110kB"
         raise refusal(folder, "there is no such folder", hint, "E100")
@@ -118,43 +120,47 @@ def there(folder: str) -> str:
 LARGEST, MOST = 2.0**31, 4096  # bytes and files that `measure storage` makes, at most
 
 
-def measured_files(asked: argparse.Namespace) -> tuple[str, dict[str, Any] | None]:
-    """The folder whose files are measured, and what it is filled with for that."""
+def measured_files(args: argparse.Namespace) -> tuple[str, dict[str, Any] | None]:
+    """Return the folder whose files are measured, and the samples that it is filled with."""
     from oracle.spec.catalogue import dataset
 
-    word, out = asked.data.partition(":")[0], Path(asked.output).absolute()
+    word, out = args.data.partition(":")[0], Path(args.output).absolute()
     if word == "synthetic":
-        made = {"samples": 256, "size": 1e5, **synthetic(asked.data)}
-        return str(out.with_name(out.name + ".parts") / "samples"), made
-    if not asked.dataset:
-        return there(asked.data), None
-    one = dataset(asked.dataset)
-    if not one.size:
+        synthetic_set = {"samples": 256, "size": 1e5, **synthetic(args.data)}
+        return str(out.with_name(out.name + ".parts") / "samples"), synthetic_set
+    if not args.dataset:
+        return existing_folder(args.data), None
+    chosen = dataset(args.dataset)
+    if not chosen.size:
         raise refusal(
-            one.name, f"{one.name} does not say its size", "`size:`, or another --dataset"
+            chosen.name, f"{chosen.name} does not say its size", "`size:`, or another --dataset"
         )
-    each = one.size / (one.files or one.samples)
-    count = int(min(MOST, LARGEST // each, one.files or one.samples))
+    file_bytes = chosen.size / (chosen.files or chosen.samples)
+    count = int(min(MOST, LARGEST // file_bytes, chosen.files or chosen.samples))
     if count < 1:
-        raise refusal(one.name, f"one of its files has {each:.3g} bytes", "--data FOLDER alone")
-    folder = Path(asked.data).absolute() / ".oracle-storage"
-    return str(folder), {"samples": count, "size": each, "spread": one.spread}
+        raise refusal(
+            chosen.name, f"one of its files has {file_bytes:.3g} bytes", "--data FOLDER alone"
+        )
+    folder = Path(args.data).absolute() / ".oracle-storage"
+    return str(folder), {"samples": count, "size": file_bytes, "spread": chosen.spread}
 
 
 def played(name: Any) -> list[Any]:
-    """A system's storage as the executor plays it: limits, ports, who shares a node."""
+    """Return a system's storage as the executor plays it: limits, ports, devices of a node."""
     from oracle.spec.catalogue import system
 
-    where = system(name)
-    said = where.storage
-    if said is None:
-        raise refusal(where.name, f"{where.name} says nothing of its storage", "write `storage:`")
+    on_system = system(name)
+    storage = on_system.storage
+    if storage is None:
+        raise refusal(
+            on_system.name, f"{on_system.name} says nothing of its storage", "write `storage:`"
+        )
     parts = [_fields(part, keep) for part, keep in (
-        (said.shared, ("bandwidth", "write", "per_node", "streams", "open", "metadata", "kind")),
-        (said.local, ("read", "write", "open")))]  # fmt: skip
-    level = next((each for each in where.levels if each.link == "network"), None)
-    ports = level.bandwidth * (level.ports or where.node) if level else 0.0
-    return [*parts, ports, level.latency if level else 0.0, where.node]
+        (storage.shared, ("bandwidth", "write", "per_node", "streams", "open", "metadata", "kind")),
+        (storage.local, ("read", "write", "open")))]  # fmt: skip
+    level = next((candidate for candidate in on_system.levels if candidate.link == "network"), None)
+    ports = level.bandwidth * (level.ports or on_system.node) if level else 0.0
+    return [*parts, ports, level.latency if level else 0.0, on_system.node]
 
 
 def _fields(part: Any, keep: tuple[str, ...]) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from oracle.commands.arguments import (
     result_arguments,
     running,
     what_if_argument,
-    whole,
+    whole_number,
 )
 from oracle.commands.parser import Answer, Usage, formatted, group
 from oracle.spec.document import SpecError
@@ -58,21 +58,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def question(parser: argparse.ArgumentParser, needed: bool = True) -> None:
-    """What is asked, whatever the answer is to look like."""
+    """Add the options of the question, whatever form its answer has."""
     prediction_arguments(parser)
     placement_arguments(parser)
     what_if_argument(parser)
-    parser.add_argument("--devices", type=whole, required=True, metavar="N",
+    parser.add_argument("--devices", type=whole_number, required=True, metavar="N",
                         help="to spread it over")  # fmt: skip
     batch_arguments(parser, needed=needed)
-    parser.add_argument("--top", type=whole, default=5, metavar="K", help="plans to list")
+    parser.add_argument("--top", type=whole_number, default=5, metavar="K", help="plans to list")
     choice_arguments(parser)
     parser.add_argument("--all", action="store_true", dest="everything",
                         help="list infeasible plans too, with what they break")  # fmt: skip
 
 
 def choice_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which plans may be recommended, and by what."""
+    """Add the options of which plans may be recommended, and by which objective."""
     options = group(parser, "which plans")
     objective_argument(options)
     options.add_argument("--risk", type=float, default=0.05, metavar="R",
@@ -87,240 +87,247 @@ def choice_arguments(parser: argparse.ArgumentParser) -> None:
                          help="gradients, and below which bandwidth it pays")  # fmt: skip
 
 
-def ranked(asked: argparse.Namespace) -> Ranking:
-    """The answer."""
+def ranked(args: argparse.Namespace) -> Ranking:
+    """Return the ranking that a command line asks for."""
     from oracle import api
 
-    more = _endings(asked)
-    found = api.recommend(**{**keywords(asked), "top": max(asked.top, more)})
-    shown = found.estimate
-    found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))
-    if not more:
-        return found
+    candidates = _endings(args)
+    ranking = api.recommend(**{**keywords(args), "top": max(args.top, candidates)})
+    estimate = ranking.estimate
+    ranking = replace(ranking, estimate=replace(estimate, system=running(args, estimate.system)))
+    if not candidates:
+        return ranking
     from oracle.ask.ending import first_to_end
     from oracle.run.target import length
 
-    how_long = length_options(asked)
-    return first_to_end(found, lambda shown, row: length(shown, row, **how_long), asked.top,
-                        asked.fastest)  # fmt: skip
+    how_long = length_options(args)
+    return first_to_end(ranking, lambda estimate, row: length(estimate, row, **how_long), args.top,
+                        args.fastest)  # fmt: skip
 
 
-def keywords(asked: argparse.Namespace) -> dict[str, Any]:
-    """The question as keyword arguments of `oracle.recommend`."""
+def keywords(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the question as keyword arguments of `oracle.recommend`."""
     return {
-        "model": asked.model, "system": asked.system, "devices": asked.devices,
-        "batch": asked.batch, "batch_per_device": asked.batch_per_device, "top": asked.top,
-        "only": asked.only, "without": asked.without, "objective": asked.objective,
-        "risk": asked.risk, "fastest": asked.fastest,
-        "compress": getattr(asked, "compress", "none"),
-        **prediction_options(asked), **placement_options(asked),
+        "model": args.model, "system": args.system, "devices": args.devices,
+        "batch": args.batch, "batch_per_device": args.batch_per_device, "top": args.top,
+        "only": args.only, "without": args.without, "objective": args.objective,
+        "risk": args.risk, "fastest": args.fastest,
+        "compress": getattr(args, "compress", "none"),
+        **prediction_options(args), **placement_options(args),
     }  # fmt: skip
 
 
-def _endings(asked: argparse.Namespace) -> int:
-    """How many plans at least are asked when they end; none where nobody knows what fails."""
-    whole = hasattr(asked, "to_target") and any(length_options(asked).values())
-    if not whole or asked.objective != "time":
+def _endings(args: argparse.Namespace) -> int:
+    """Return how many plans compete by the end of their training; 0 where failures are unknown."""
+    of_whole_training = hasattr(args, "to_target") and any(length_options(args).values())
+    if not of_whole_training or args.objective != "time":
         return 0
     from oracle.ask.ending import MORE
     from oracle.spec.catalogue import system
 
-    return 0 if running(asked, system(asked.system)).reliability is None else MORE
+    return 0 if running(args, system(args.system)).reliability is None else MORE
 
 
-def enough(asked: argparse.Namespace) -> int | None:
-    """The first doubling of the devices on which something fits, if there is one."""
+def devices_that_fit(args: argparse.Namespace) -> int | None:
+    """Return the first doubling of the devices on which a plan fits, or None."""
     from oracle.spec.catalogue import system
 
-    most = 64 * asked.devices
-    most = most if asked.grow else min(system(asked.system).devices, most)
-    for count in (asked.devices * 2**k for k in range(1, 7)):
-        more = argparse.Namespace(**{**vars(asked), "devices": count, "top": 1})
-        if count <= most and len(ranked(more)):
+    limit = 64 * args.devices
+    limit = limit if args.grow else min(system(args.system).devices, limit)
+    for count in (args.devices * 2**k for k in range(1, 7)):
+        question = argparse.Namespace(**{**vars(args), "devices": count, "top": 1})
+        if count <= limit and len(ranked(question)):
             return int(count)
     return None
 
 
-def elsewhere(asked: argparse.Namespace, told: Software) -> str | None:
-    """Other software that lays state beside the device, under which something fits as it is."""
+def software_that_fits(args: argparse.Namespace, current: Software) -> str | None:
+    """Return other software that offloads state, under which a plan fits, or None."""
     from oracle.plan.launchable import software
     from oracle.spec.catalogue import shipped
 
-    if asked.any_plan or asked.ideal or not told.launch.strategies:  # which knows all plans
+    if args.any_plan or args.ideal or not current.launch.strategies:  # it takes all plans
         return None
     for name in shipped("software"):
-        if name != told.name and "offload" in software(name).launch.strategies:
+        if name != current.name and "offload" in software(name).launch.strategies:
             try:
-                found = ranked(argparse.Namespace(**{**vars(asked), "software": name, "top": 1}))
+                ranking = ranked(argparse.Namespace(**{**vars(args), "software": name, "top": 1}))
             except SpecError:  # it ships no such model
                 continue
-            if len(found):
+            if len(ranking):
                 return name
     return None
 
 
-def tried(asked: argparse.Namespace) -> Sequence[Tried]:
-    """Every batch worth a training, that of the shortest first, where none is said."""
-    if asked.batch is not None or asked.batch_per_device is not None:
+def tried(args: argparse.Namespace) -> Sequence[Tried]:
+    """Return every batch worth a training, the shortest training first, where none is said."""
+    if args.batch is not None or args.batch_per_device is not None:
         return ()
-    if not asked.to_target and asked.tokens is None:
+    if not args.to_target and args.tokens is None:
         raise Usage("one of the arguments --batch --batch-per-device is required")
     from oracle.ask.batches import batches, search, up_to_critical
     from oracle.models.model import model
     from oracle.run.target import given, to_target
 
     def ask(batch: int) -> Ranking:
-        return ranked(argparse.Namespace(**{**vars(asked), "batch": batch}))
+        return ranked(argparse.Namespace(**{**vars(args), "batch": batch}))
 
-    net, tokens = model(asked.model), asked.tokens
+    net, tokens = model(args.model), args.tokens
     if tokens is None:
-        found = search(ask, batches(net, asked.optimizer), to_target)
+        trials = search(ask, batches(net, args.optimizer), to_target)
     else:
-        found = search(ask, up_to_critical(net, tokens), lambda best: given(best, tokens=tokens))
-    asked.batch = found[0].batch if found else 1  # what is said next is of the best
-    return found
+        trials = search(ask, up_to_critical(net, tokens), lambda best: given(best, tokens=tokens))
+    args.batch = trials[0].batch if trials else 1  # the rest of the answer is about the best batch
+    return trials
 
 
-def best_training(ranking: Ranking, asked: argparse.Namespace) -> Training | None:
-    """The whole training under the best plan, where its end was said."""
-    said = length_options(asked)
-    if not len(ranking) or not any(value not in (None, False) for value in said.values()):
+def best_training(ranking: Ranking, args: argparse.Namespace) -> Training | None:
+    """Return the whole training under the best plan, or None where its end is not said."""
+    length_of = length_options(args)
+    if not len(ranking) or not any(value not in (None, False) for value in length_of.values()):
         return None
     from oracle.run.target import length, training
 
-    end = length(ranking.estimate, 0, **said)
+    end = length(ranking.estimate, 0, **length_of)
     return None if end is None else training(ranking.estimate, 0, end)
 
 
-def beside(ranking: Ranking, asked: argparse.Namespace) -> list[Rival]:
-    """Other optimizers whose runs met the target."""
+def rival_optimizers(ranking: Ranking, args: argparse.Namespace) -> list[Rival]:
+    """Return other optimizers whose runs met the target."""
     from oracle.ask.optimizers import against
 
-    shown = ranking.estimate
-    return against(shown.model, shown.system, shown.options, asked.devices)
+    estimate = ranking.estimate
+    return against(estimate.model, estimate.system, estimate.options, args.devices)
 
 
-def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
-    """The training on ever fewer devices as well, at each batch worth a look, where asked for."""
-    if not asked.fewer:
+def fewer(args: argparse.Namespace, best: Training | None) -> Choice | None:
+    """Return, with `--fewer`, the training on ever fewer devices at each batch worth a look."""
+    if not args.fewer:
         return None
-    if one is None:
+    if best is None:
         raise Usage("--fewer is about a whole training: --to-target, --tokens, --epochs or --steps")
     from oracle import api
     from oracle.spec.catalogue import system
 
-    length = {**length_options(asked), "to_target": asked.to_target}
+    length = {**length_options(args), "to_target": args.to_target}
     length.pop("target")
-    options = {**prediction_options(asked), **length}
+    options = {**prediction_options(args), **length}
     software = options.pop("software")
-    free = asked.to_target and "batch" not in asked.origins and asked.batch_per_device is None
+    free = args.to_target and "batch" not in args.origins and args.batch_per_device is None
     return api.choose(
-        asked.model, [running(asked, system(asked.system))], f"1..{asked.devices}",
-        batch=None if free else asked.batch,
-        batch_per_device=asked.batch_per_device, within=asked.within, budget=asked.budget,
-        objective="cost", software=[software] if software else (), only=asked.only,
-        without=asked.without, risk=asked.risk, turned=False, **options,
+        args.model, [running(args, system(args.system))], f"1..{args.devices}",
+        batch=None if free else args.batch,
+        batch_per_device=args.batch_per_device, within=args.within, budget=args.budget,
+        objective="cost", software=[software] if software else (), only=args.only,
+        without=args.without, risk=args.risk, turned=False, **options,
     )  # fmt: skip
 
 
 def whole_answer(
-    ranking: Ranking, asked: argparse.Namespace, one: Training | None, found: Sequence[Tried],
-    others: Sequence[Rival], limits: Limits, less: Choice | None,
+    ranking: Ranking, args: argparse.Namespace, best: Training | None, trials: Sequence[Tried],
+    rivals: Sequence[Rival], limits: Limits, on_fewer: Choice | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The ranking as data, with the whole training under each plan, and batches beside it."""
-    said = ranking.to_dict(asked.everything)
-    if one is not None:
+    """Return the ranking as data, with each plan's whole training, and the other batches."""
+    answer = ranking.to_dict(args.everything)
+    if best is not None:
         from oracle.run.target import training
 
-        for row, plan in enumerate(said["plans"][: len(ranking)]):
-            whole = training(ranking.estimate, row, one.length)
-            plan["training"] = whole.to_dict()
+        for row, plan in enumerate(answer["plans"][: len(ranking)]):
+            of_plan = training(ranking.estimate, row, best.length)
+            plan["training"] = of_plan.to_dict()
             if limits:
-                plan["training"] |= {"over": limits.over(whole),
-                                     "probability_within": limits.probability(whole)}  # fmt: skip
-    if found:
-        said["batches"] = [
-            {"batch": each.batch, "plan": each.ranking.best.plan, **each.training.to_dict()}
-            for each in found
+                plan["training"] |= {"over": limits.over(of_plan),
+                                     "probability_within": limits.probability(of_plan)}  # fmt: skip
+    if trials:
+        answer["batches"] = [
+            {"batch": entry.batch, "plan": entry.ranking.best.plan, **entry.training.to_dict()}
+            for entry in trials
         ]
-    if others:
-        said["optimizers"] = [each.to_dict() for each in others]
-    if less is not None:
-        said["front"] = [each.to_dict() for each in less.front]
-    return said
+    if rivals:
+        answer["optimizers"] = [entry.to_dict() for entry in rivals]
+    if on_fewer is not None:
+        answer["front"] = [entry.to_dict() for entry in on_fewer.front]
+    return answer
 
 
-def kept_first(asked: argparse.Namespace, limits: Limits) -> tuple[Ranking, Training | None]:
-    """The ranking with plans first that keep to the limits, and the training under the best."""
+def ranked_within(args: argparse.Namespace, limits: Limits) -> tuple[Ranking, Training | None]:
+    """Return the ranking, plans within the limits first, and the training under the best."""
     from oracle.ask.spending import LOOKED_AT, within
 
-    most = max(asked.top, LOOKED_AT)
-    ranking = ranked(argparse.Namespace(**{**vars(asked), "top": most}))
-    one = best_training(ranking, asked)
-    if one is None:
+    candidates = max(args.top, LOOKED_AT)
+    ranking = ranked(argparse.Namespace(**{**vars(args), "top": candidates}))
+    best = best_training(ranking, args)
+    if best is None:
         return ranking, None
-    ranking = within(ranking, one.length, limits, asked.top)
-    return ranking, best_training(ranking, asked)
+    ranking = within(ranking, best.length, limits, args.top)
+    return ranking, best_training(ranking, args)
 
 
-def keeps(ranking: Ranking, one: Training | None, limits: Limits) -> bool:
-    """Whether any plan that is shown keeps to the limits of the whole training."""
+def keeps(ranking: Ranking, best: Training | None, limits: Limits) -> bool:
+    """Return whether any ranked plan keeps to the limits of the whole training."""
     if not limits:
         return True
-    if one is None:
+    if best is None:
         raise Usage("limits are of a whole training: --to-target, --tokens, --epochs or --steps")
     from oracle.run.target import training
 
     rows = range(len(ranking))
-    return any(not limits.over(training(ranking.estimate, row, one.length)) for row in rows)
+    return any(not limits.over(training(ranking.estimate, row, best.length)) for row in rows)
 
 
 def _of_whole_training(
     training: Training | None, limits: Limits, fewer_devices: Any
 ) -> list[str]:  # fmt: skip
-    """Whether limits are kept, and what fewer devices would take, in words."""
+    """Return lines that say whether limits are kept, and what fewer devices would take."""
     if not (training and limits) and not fewer_devices:
         return []
     from oracle.show.choose import front_text, kept_text
 
-    kept = [kept_text(training, limits)] if training and limits else []
-    return [*kept, *([front_text(fewer_devices)] if fewer_devices else [])]
+    limit_lines = [kept_text(training, limits)] if training and limits else []
+    return [*limit_lines, *([front_text(fewer_devices)] if fewer_devices else [])]
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.run.limits import Limits
     from oracle.show.first_screen import ranking_text
     from oracle.show.provenance import signed
     from oracle.show.training import rivals
 
-    as_runs_did(asked)
-    if scheduling.asked_for(asked):
-        return scheduling.recommended(asked, ranked)
-    limits = Limits.of(asked.within, asked.budget)
-    found = tried(asked)
-    one: Training | None
-    if found:
-        ranking, one = found[0].ranking, found[0].training
+    as_runs_did(args)
+    if scheduling.asked_for(args):
+        return scheduling.recommended(args, ranked)
+    limits = Limits.of(args.within, args.budget)
+    trials = tried(args)
+    best: Training | None
+    if trials:
+        ranking, best = trials[0].ranking, trials[0].training
     elif limits:
-        ranking, one = kept_first(asked, limits)
+        ranking, best = ranked_within(args, limits)
     else:
-        ranking = ranked(asked)
-        one = best_training(ranking, asked)
-    if not len(ranking) and (asked.form or "text") == "text":
-        told = ranking.misses.options.software
-        asked.enough, asked.elsewhere = enough(asked), elsewhere(asked, told)
-    others = beside(ranking, asked) if found and asked.to_target else []
-    kept = not len(ranking) or keeps(ranking, one, limits)
-    less = fewer(asked, one) if len(ranking) else None
+        ranking = ranked(args)
+        best = best_training(ranking, args)
+    if not len(ranking) and (args.form or "text") == "text":
+        software = ranking.misses.options.software
+        args.devices_that_fit, args.software_that_fits = (
+            devices_that_fit(args),
+            software_that_fits(args, software),
+        )
+    rival_list = rival_optimizers(ranking, args) if trials and args.to_target else []
+    within_limits = not len(ranking) or keeps(ranking, best, limits)
+    on_fewer = fewer(args, best) if len(ranking) else None
     paid = ranking.compression
     untold = f"{ranking.misses.options.software.name} is told of none here: --any, or --software"
     also = [*([f"  compress  {paid.words if paid else untold}"]
-              if asked.compress == "allowed" else []),
-            *([f"  others    {rivals(others)}"] if others else []),
-            *_of_whole_training(one, limits, less)]  # fmt: skip
+              if args.compress == "allowed" else []),
+            *([f"  others    {rivals(rival_list)}"] if rival_list else []),
+            *_of_whole_training(best, limits, on_fewer)]  # fmt: skip
     return formatted(
-        asked, lambda: ranking_text(ranking, asked, one, found, also),
-        lambda: signed(whole_answer(ranking, asked, one, found, others, limits, less), asked),
-        lambda: ranking.rows(asked.everything), 0 if len(ranking) and kept else 1,
+        args,
+        lambda: ranking_text(ranking, args, best, trials, also),
+        lambda: signed(
+            whole_answer(ranking, args, best, trials, rival_list, limits, on_fewer), args
+        ),
+        lambda: ranking.rows(args.everything),
+        0 if len(ranking) and within_limits else 1,
         brief=("rank", *BRIEF, "probability_best"),
-    )  # fmt: skip
+    )

@@ -25,38 +25,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help=".html")
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.spec.files import write
 
-    ranking, content = made(asked, command_line(asked))
-    write(Path(asked.output), content)
+    ranking, content = report_file(args, command_line(args))
+    write(Path(args.output), content)
     best = ranking.best.plan if len(ranking) else "no plan fits"
-    said = [*lacks(asked, [asked.system]), f"{asked.output}: {best}, {len(content):,} bytes"]
-    return Answer("", 0 if len(ranking) else 1, "\n".join(said))
+    lines = [*lacks(args, [args.system]), f"{args.output}: {best}, {len(content):,} bytes"]
+    return Answer("", 0 if len(ranking) else 1, "\n".join(lines))
 
 
-def made(asked: argparse.Namespace, command: str) -> tuple[Ranking, bytes]:
-    """The recommendation, and the file that shows it."""
+def report_file(args: argparse.Namespace, command: str) -> tuple[Ranking, bytes]:
+    """Return the recommendation, and the content of the file that shows it."""
     from oracle.show.page import page
     from oracle.show.provenance import specs_read, text_of
 
-    ranking = recommend_.ranked(asked)
-    read = specs_read(asked.model, asked.system, asked.dataset, asked.profile, asked.software,
-                      asked.ideal)  # fmt: skip
-    inputs = [(f"{one.kind} {one.name}", text_of(one)) for one in read]
-    return ranking, page(ranking, command, inputs, asked).encode()
+    ranking = recommend_.ranked(args)
+    read = specs_read(args.model, args.system, args.dataset, args.profile, args.software,
+                      args.ideal)  # fmt: skip
+    inputs = [(f"{spec.kind} {spec.name}", text_of(spec)) for spec in read]
+    return ranking, page(ranking, command, inputs, args).encode()
 
 
-def command_line(asked: argparse.Namespace) -> str:
-    """What was typed, so that it can be typed again."""
+def command_line(args: argparse.Namespace) -> str:
+    """Return the command line, quoted so that it can be typed again."""
     typed = Path(sys.argv[0])
     words = sys.argv[1:]
     if "oracle" not in (typed.name, typed.parent.name):  # called from a program
         size = (
-            ("--batch", asked.batch)
-            if asked.batch
-            else ("--batch-per-device", asked.batch_per_device)
+            ("--batch", args.batch) if args.batch else ("--batch-per-device", args.batch_per_device)
         )
-        words = ["report", asked.model, asked.system, "--devices", str(asked.devices),
-                 *map(str, size), "-o", asked.output]  # fmt: skip
+        words = ["report", args.model, args.system, "--devices", str(args.devices),
+                 *map(str, size), "-o", args.output]  # fmt: skip
     return " ".join(["oracle", *map(shlex.quote, words)])

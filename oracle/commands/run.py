@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.commands import checkpointing, engine, reading
-from oracle.commands.arguments import lasting, result_arguments, whole
+from oracle.commands.arguments import lasting, result_arguments, whole_number
 from oracle.commands.launching import ended, launch_arguments, launched, need_torch
 from oracle.commands.measure import executed_arguments, need_runnable
 from oracle.commands.parser import Answer, formatted
@@ -39,12 +39,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=lasting, metavar="MODEL", help="a shipped model, or a file")
     parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
                         help='e.g. "data:2 filter:2"; may be given several times')  # fmt: skip
-    parser.add_argument("--batch", type=whole, required=True, metavar="B",
+    parser.add_argument("--batch", type=whole_number, required=True, metavar="B",
                         help="samples per iteration, all devices")  # fmt: skip
     parser.add_argument("-o", "--output", required=True, metavar="FILE",
                         help="where to write the measurement")  # fmt: skip
-    parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
-    parser.add_argument("--warm-up", type=whole, default=2, metavar="K", help="steps before")
+    parser.add_argument("--steps", type=whole_number, default=8, metavar="K", help="timed steps")
+    parser.add_argument("--warm-up", type=whole_number, default=2, metavar="K", help="steps before")
     executed_arguments(parser)
     engine.arguments(parser)
     parser.add_argument(
@@ -62,49 +62,49 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     result_arguments(parser, file=False)
 
 
-def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
-    """Where the oracle cuts a plan's pipeline; nothing where no system is named."""
+def stages(args: argparse.Namespace, text: str) -> tuple[int, ...]:
+    """Return the edges where the oracle cuts a plan's pipeline; none without a system."""
     from oracle.predict import evaluate
 
-    if not asked.system:
+    if not args.system:
         return ()
-    found = evaluate.cuts(*_of(asked, text, asked.software or "executor"))
-    return found if len(found) > 2 else ()
+    edges = evaluate.cuts(*_prediction(args, text, args.software or "executor"))
+    return edges if len(edges) > 2 else ()
 
 
-def units(asked: argparse.Namespace, text: str, edges: tuple[int, ...]) -> tuple[str, ...]:
-    """What each unit does with its activations; nothing where no room decides."""
+def units(args: argparse.Namespace, text: str, edges: tuple[int, ...]) -> tuple[str, ...]:
+    """Return what each unit does with its activations; nothing where no room decides."""
     from oracle.plan.plan import parse
     from oracle.predict import evaluate
     from oracle.predict.workload import chooses
 
-    if not chooses(parse(text, asked.batch)).any():
+    if not chooses(parse(text, args.batch)).any():
         return ()
-    if not asked.system:
+    if not args.system:
         fault = f"`{text}`: which units send out or make again is for a device's room to say"
         raise refusal("options", fault, "--system S, and --max-memory M if that is less")
-    what, where, plan, options = _of(asked, text, "executor")
-    return evaluate.unit_words(what, where, plan, replace(options, edges=edges))
+    net, on_system, plan, options = _prediction(args, text, "executor")
+    return evaluate.unit_words(net, on_system, plan, replace(options, edges=edges))
 
 
-def _of(asked: argparse.Namespace, text: str, software: str) -> tuple[Any, Any, Any, Any]:
-    """The model, the system, a plan and the options it is predicted with."""
+def _prediction(args: argparse.Namespace, text: str, software: str) -> tuple[Any, Any, Any, Any]:
+    """Return the model, the system, the plan and the options that predict it."""
     from oracle.models.model import model
     from oracle.plan.plan import parse
     from oracle.predict.defaults import options_for
     from oracle.spec.catalogue import system
 
-    what, where = model(asked.model), system(asked.system)
-    precision = "fp32" if asked.precision == "fp64" else asked.precision
+    net, on_system = model(args.model), system(args.system)
+    precision = "fp32" if args.precision == "fp64" else args.precision
     options = options_for(
-        what, where, precision, asked.optimizer, profile=asked.profile, software=software,
-        max_memory=asked.max_memory,
+        net, on_system, precision, args.optimizer, profile=args.profile, software=software,
+        max_memory=args.max_memory,
     )  # fmt: skip
-    return what, where, parse(text, asked.batch), options
+    return net, on_system, parse(text, args.batch), options
 
 
-def drawn(asked: argparse.Namespace, who: engine.Told) -> str:
-    """Write the traced step beside the predicted one; what to say of it."""
+def drawn(args: argparse.Namespace, who: engine.Chosen) -> str:
+    """Write the traced step beside the predicted one, and return a line about the file."""
     from oracle import api
     from oracle.executor.measure.step_trace import seen_by
     from oracle.plan.plan import parse
@@ -112,32 +112,39 @@ def drawn(asked: argparse.Namespace, who: engine.Told) -> str:
     from oracle.writers.exported import Job
     from oracle.writers.trace import trace, with_measured
 
-    (said,), predicted = asked.plan, None
-    plan = parse(said, asked.batch)
-    if asked.system:
-        precision = "fp32" if asked.precision == "fp64" else asked.precision
-        found = api.estimate(asked.model, asked.system, [said], asked.batch, precision=precision,
-                             optimizer=asked.optimizer, profile=asked.profile,
-                             software=who.software)  # fmt: skip
-        predicted = trace(Job(found, plan))
-    parts = Path(asked.output).with_name(Path(asked.output).name + ".parts")
+    (plan_text,), predicted = args.plan, None
+    plan = parse(plan_text, args.batch)
+    if args.system:
+        precision = "fp32" if args.precision == "fp64" else args.precision
+        estimate = api.estimate(
+            args.model,
+            args.system,
+            [plan_text],
+            args.batch,
+            precision=precision,
+            optimizer=args.optimizer,
+            profile=args.profile,
+            software=who.software,
+        )
+        predicted = trace(Job(estimate, plan))
+    parts = Path(args.output).with_name(Path(args.output).name + ".parts")
     ranks = seen_by(parts, int(plan.devices[0, 0]))
     text = json.dumps(with_measured(ranks, predicted), allow_nan=False)
-    write(Path(asked.trace), text.encode() + b"\n")
-    return f"wrote {asked.trace}"
+    write(Path(args.trace), text.encode() + b"\n")
+    return f"wrote {args.trace}"
 
 
-def read(one: Any) -> str:
-    """What a step waits for samples, where they are read."""
+def waiting_text(result: Any) -> str:
+    """Return how long a step waits for samples, or nothing where none are read."""
     from oracle.spec.units import show
 
-    if not one.reading:
+    if not result.reading:
         return ""
-    waited, once = show(one.reading["seconds"], "s"), show(one.reading["staging"], "s")
-    return f"; of it {waited} waiting for samples ({one.reading['mode']}; {once} once)"
+    waited, once = show(result.reading["seconds"], "s"), show(result.reading["staging"], "s")
+    return f"; of it {waited} waiting for samples ({result.reading['mode']}; {once} once)"
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     need_torch()
     from oracle.ask.alive import alive
     from oracle.ask.recovered import recovered
@@ -149,53 +156,65 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.spec.catalogue import system
     from oracle.spec.units import show
 
-    by = [engine.told(asked, plan) for plan in asked.plan]
-    own = [plan for plan, one in zip(asked.plan, by, strict=True) if one.name == "native"]
-    need_runnable(asked.model, own, asked.batch)
-    data = reading.asked_data(asked)
-    if data and asked.replay:
+    by_plan = [engine.chosen_engine(args, plan) for plan in args.plan]
+    native_plans = [
+        plan for plan, result in zip(args.plan, by_plan, strict=True) if result.name == "native"
+    ]
+    need_runnable(args.model, native_plans, args.batch)
+    data = reading.data_fields(args)
+    if data and args.replay:
         raise refusal("options", "--replay sends messages alone, and reads nothing", "one of them")
-    kept = checkpointing.asked_checkpoints(asked)
-    if asked.trace and (len(asked.plan) > 1 or kept):
+    checkpoint_options = checkpointing.checkpoint_fields(args)
+    if args.trace and (len(args.plan) > 1 or checkpoint_options):
         raise refusal("options", "--trace is of a step of one plan, without --checkpoint",
                       "one --plan at a time")  # fmt: skip
-    edges = [stages(asked, plan) for plan in asked.plan]
+    edges = [stages(args, plan) for plan in args.plan]
     jobs = [
-        PlanRun(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
-            asked.precision, cuts, units=units(asked, plan, cuts), data=data,
-            engine=who.name, software=who.software, trace=bool(asked.trace), **kept)
-        for plan, cuts, who in zip(asked.plan, edges, by, strict=True)
+        PlanRun(args.model, plan, args.batch, args.steps, args.warm_up, args.optimizer,
+            args.precision, cuts, units=units(args, plan, cuts), data=data,
+            engine=who.name, software=who.software, trace=bool(args.trace), **checkpoint_options)
+        for plan, cuts, who in zip(args.plan, edges, by_plan, strict=True)
     ]  # fmt: skip
-    engine.refuse(jobs, asked.replay)
-    outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
-    where = system(asked.system) if asked.system and kept else None
-    foreseen = [recovered(one, model(asked.model), where) for one in found]
+    engine.refuse(jobs, args.replay)
+    outcome, results = execute(jobs, Path(args.output), replay=args.replay, **launched(args))
+    on_system = system(args.system) if args.system and checkpoint_options else None
+    foreseen = [recovered(result, model(args.model), on_system) for result in results]
     lines = [
-        f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
-        f"{len(one.step_seconds)} steps), {show(one.memory, 'B')} at most{read(one)}"
-        for one in found
+        f"{result.plan}: {show(result.seconds, 's')} an iteration (± {result.spread:.0%} over "
+        f"{len(result.each)} steps), {show(result.memory, 'B')} at most{waiting_text(result)}"
+        for result in results
     ]
-    beside = [alive(one, model(asked.model)) for one in found]
-    lines += [line for said in beside for line in said.lines]
-    lines += [line for one, said in zip(found, foreseen, strict=True)
-              for line in recovery(one.recovery, said)]  # fmt: skip
-    done = f"wrote {asked.output}"
-    if asked.trace and outcome.complete and outcome.leads:
-        done += f"; {drawn(asked, by[0])}"
+    memories = [alive(result, model(args.model)) for result in results]
+    lines += [line for foreseen_recovery in memories for line in foreseen_recovery.lines]
+    lines += [line for result, foreseen_recovery in zip(results, foreseen, strict=True)
+              for line in recovery(result.recovery, foreseen_recovery)]  # fmt: skip
+    done = f"wrote {args.output}"
+    if args.trace and outcome.complete and outcome.leads:
+        done += f"; {drawn(args, by_plan[0])}"
     answer = ended(outcome, done)
-    if kept and not outcome.complete and answer.note:
+    if checkpoint_options and not outcome.complete and answer.note:
         answer = replace(answer, note=f"{answer.note}; --resume goes on from the newest checkpoint")
     rows = [
-        {"model": one.model, "plan": one.plan, "batch": one.batch, "devices": one.devices,
-         "seconds": one.seconds, "spread": one.spread, "memory": one.memory,
-         **({"reading": one.reading["seconds"]} if one.reading else {})}
-        for one in found
-    ]  # fmt: skip
-    plans = [one.as_json() | {"predicted": said | bytes_.as_json()}
-             if said or bytes_.predicted else one.as_json()
-             for one, said, bytes_ in zip(found, foreseen, beside, strict=True)]  # fmt: skip
+        {
+            "model": result.model,
+            "plan": result.plan,
+            "batch": result.batch,
+            "devices": result.devices,
+            "seconds": result.seconds,
+            "spread": result.spread,
+            "memory": result.memory,
+            **({"reading": result.reading["seconds"]} if result.reading else {}),
+        }
+        for result in results
+    ]
+    plans = [
+        result.as_json() | {"predicted": foreseen_recovery | bytes_.as_json()}
+        if foreseen_recovery or bytes_.predicted
+        else result.as_json()
+        for result, foreseen_recovery, bytes_ in zip(results, foreseen, memories, strict=True)
+    ]
     return formatted(
-        asked, lambda: "\n".join(lines),
+        args, lambda: "\n".join(lines),
         lambda: stamped({"plans": plans}), lambda: rows,
         answer.code, answer.note,
     )  # fmt: skip

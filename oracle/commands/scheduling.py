@@ -17,69 +17,69 @@ if TYPE_CHECKING:
 
 
 def argument(parser: argparse.ArgumentParser) -> None:
-    """The batch, where it grows."""
+    """Add the schedule of a batch that grows."""
     parser.add_argument("--schedule", metavar="S", help='of batches: "0:8192 30:16384", by epochs '
                         "(tokens, steps, where these end the training)")  # fmt: skip
 
 
-def asked_for(asked: argparse.Namespace) -> bool:
-    """Whether there is a schedule; refused beside a batch."""
-    if asked.schedule is None:
+def asked_for(args: argparse.Namespace) -> bool:
+    """Return whether there is a schedule; refuse one together with a batch or limits."""
+    if args.schedule is None:
         return False
-    if asked.batch is not None or asked.batch_per_device is not None:
+    if args.batch is not None or args.batch_per_device is not None:
         raise Usage("argument --schedule: not allowed with argument --batch")
     for name in ("within", "budget", "fewer"):
-        if getattr(asked, name, None):
+        if getattr(args, name, None):
             raise Usage(f"argument --schedule: not allowed with argument --{name}")
     return True
 
 
-def recommended(asked: argparse.Namespace, ranked: Callable[..., Ranking]) -> Answer:
-    """The best plan of every phase."""
+def recommended(args: argparse.Namespace, ranked: Callable[..., Ranking]) -> Answer:
+    """Return the answer with the best plan of every phase."""
     from oracle.ask.phases import plans
     from oracle.run.schedule import parsed
 
-    starts = parsed(asked.schedule)
+    starts = parsed(args.schedule)
 
     def ask(batch: int, devices: int) -> Ranking:
-        more = {"batch": batch, "devices": devices, "top": 1}
-        return ranked(argparse.Namespace(**{**vars(asked), **more}))
+        changes = {"batch": batch, "devices": devices, "top": 1}
+        return ranked(argparse.Namespace(**{**vars(args), **changes}))
 
-    found = [ranking.estimate for ranking in plans(starts, asked.devices, ask)]
-    return answered(asked, starts, found)
+    estimates = [ranking.estimate for ranking in plans(starts, args.devices, ask)]
+    return answered(args, starts, estimates)
 
 
-def estimated(asked: argparse.Namespace, predict: Callable[[str, int], Estimate]) -> Answer:
-    """One plan for every phase, or one for each."""
+def estimated(args: argparse.Namespace, predict: Callable[[str, int], Estimate]) -> Answer:
+    """Return the answer with one plan for every phase, or with one for each."""
     from oracle.run.schedule import parsed
 
-    starts = parsed(asked.schedule)
-    if len(asked.plan) not in (1, len(starts)):
-        raise Usage(f"{len(starts)} phases and {len(asked.plan)} plans: one for all, or one each")
-    plans = asked.plan * (len(starts) if len(asked.plan) == 1 else 1)
-    found = [predict(plan, one.batch) for plan, one in zip(plans, starts, strict=True)]
-    return answered(asked, starts, found)
+    starts = parsed(args.schedule)
+    if len(args.plan) not in (1, len(starts)):
+        raise Usage(f"{len(starts)} phases and {len(args.plan)} plans: one for all, or one each")
+    plans = args.plan * (len(starts) if len(args.plan) == 1 else 1)
+    estimates = [predict(plan, start.batch) for plan, start in zip(plans, starts, strict=True)]
+    return answered(args, starts, estimates)
 
 
 def answered(
-    asked: argparse.Namespace, starts: Sequence[Start], found: Sequence[Estimate]
+    args: argparse.Namespace, starts: Sequence[Start], estimates: Sequence[Estimate]
 ) -> Answer:
-    """Phases and what they come to, in the form that was asked for."""
+    """Return the phases and the training that they add up to, in the form of `args.form`."""
     from oracle.run.schedule import scheduled
     from oracle.show.phases import schedule_text
     from oracle.show.provenance import signed
 
-    whole = scheduled(starts, found, **length_options(asked))
-    feasible = all(bool(each.feasible[0]) for each in found)
+    training = scheduled(starts, estimates, **length_options(args))
+    feasible = all(bool(estimate.feasible[0]) for estimate in estimates)
 
     def data() -> dict[str, Any]:
-        first = found[0].to_dict()
-        kept = ("schema", "model", "system", "precision", "optimizer", "software", "dataset")
-        phases = [one.to_dict() for one in whole.phases]
-        said = {name: first[name] for name in kept} | {"training": whole.to_dict()}
-        return signed({**said, "phases": phases}, asked)
+        first = estimates[0].to_dict()
+        shared_keys = ("schema", "model", "system", "precision", "optimizer", "software", "dataset")
+        phases = [phase.to_dict() for phase in training.phases]
+        answer = {name: first[name] for name in shared_keys} | {"training": training.to_dict()}
+        return signed({**answer, "phases": phases}, args)
 
     return formatted(
-        asked, lambda: schedule_text(whole, found), data,
-        lambda: [one.to_dict() for one in whole.phases], 0 if feasible else 1,
+        args, lambda: schedule_text(training, estimates), data,
+        lambda: [phase.to_dict() for phase in training.phases], 0 if feasible else 1,
     )  # fmt: skip

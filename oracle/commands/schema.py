@@ -19,17 +19,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="write it there, whole or not at all; - prints it")  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.commands import specs as specs_
     from oracle.show.contract import ANSWERS, answer
     from oracle.spec.document import refusal, suggest
 
-    if asked.name is None:
+    if args.name is None:
         return Answer(f"specs: {' '.join(FOLDERS)}\nanswers: {' '.join(ANSWERS)}")
-    if asked.name in ANSWERS:
-        return Answer(as_json(answer(asked.name)))
-    if asked.name in FOLDERS:
-        return Answer(as_json(specs_.schema_of(asked.name)))
-    what = f"there is no schema of `{asked.name}`"
-    hint = suggest(asked.name, [*FOLDERS, *ANSWERS], "write one of")
-    raise refusal("schema", what, hint, "E110")
+    if args.name in ANSWERS:
+        return Answer(as_json(answer(args.name)))
+    if args.name in FOLDERS:
+        return Answer(as_json(specs_.schema_of(args.name)))
+    complaint = f"there is no schema of `{args.name}`"
+    hint = suggest(args.name, [*FOLDERS, *ANSWERS], "write one of")
+    raise refusal("schema", complaint, hint, "E110")

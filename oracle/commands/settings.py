@@ -1,4 +1,4 @@
-"""Defaults of options from the environment and from files, each known by where it comes from.
+"""Defaults of options from the environment and from files, each with its origin.
 
     flag > ORACLE_TOP > oracle.toml > ~/.config/oracle/config.toml > /etc/xdg/oracle/config.toml
 
@@ -31,7 +31,7 @@ from oracle.spec.files import SETTINGS as LARGEST
 from oracle.spec.files import read_text, toml_of
 
 Row = dict[str, str]
-# options that are a matter of the site or of taste; what a run is about is said each time
+# options that are a matter of the site or of taste; a run's subject is said each time
 SETTINGS = (
     "precision", "optimizer", "dataset", "max-memory", "algorithm", "objective", "top", "format",
     "color", "counts", "jobs", "backend", "timeout",
@@ -50,37 +50,39 @@ class Setting:
 
     @property
     def origin(self) -> str:
-        said = f"environment {variable(self.key)}"
-        return f"{self.file}:{self.place.line}" if self.file else said
+        from_environment = f"environment {variable(self.key)}"
+        return f"{self.file}:{self.place.line}" if self.file else from_environment
 
 
 def variable(key: str) -> str:
-    """The environment variable of an option."""
+    """Return the name of an option's environment variable."""
     return f"ORACLE_{key.upper().replace('-', '_')}"
 
 
-def files(environment: Mapping[str, str], here: Path) -> list[Path]:
-    """Where settings are looked for, the weakest first."""
-    system = [folder for folder in environment.get("XDG_CONFIG_DIRS", "").split(":") if folder]
+def files(environment: Mapping[str, str], folder: Path) -> list[Path]:
+    """Return the files of settings that may exist, the weakest first."""
+    system = [parent for parent in environment.get("XDG_CONFIG_DIRS", "").split(":") if parent]
     user = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    above = [folder / "oracle.toml" for folder in (here, *here.parents)]
+    above = [parent / "oracle.toml" for parent in (folder, *folder.parents)]
     project = next((path for path in above if os.path.isfile(path)), above[0])
     shared = [*reversed(system or ["/etc/xdg"]), user]
-    known = [Path(folder) / "oracle" / "config.toml" for folder in shared if folder[:1] != "~"]
-    return [*known, project]  # `~` stays where nobody knows whose home it is
+    config_files = [
+        Path(parent) / "oracle" / "config.toml" for parent in shared if parent[:1] != "~"
+    ]
+    return [*config_files, project]  # `~` stays where the home folder is unknown
 
 
 def doubted(path: Path) -> str:
-    """Why a file of settings is passed over; nothing where it is read, or is not there."""
+    """Return why a file of settings is passed over; nothing where it is read or missing."""
     try:
-        found, folder = path.stat(), path.parent.stat()
+        file_status, folder = path.stat(), path.parent.stat()
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         return (error.strerror or "it cannot be looked at").lower()
-    if found.st_uid not in (0, os.geteuid()):
+    if file_status.st_uid not in (0, os.geteuid()):
         return "it belongs to another user"
-    if found.st_mode & stat.S_IWOTH:
+    if file_status.st_mode & stat.S_IWOTH:
         return "anybody may write to it"
     if folder.st_mode & stat.S_IWOTH:
         return "anybody may write to its folder"
@@ -88,70 +90,74 @@ def doubted(path: Path) -> str:
 
 
 def settings(
-    environment: Mapping[str, str], here: Path, say: Callable[[str], None] = lambda text: None
+    environment: Mapping[str, str], folder: Path, say: Callable[[str], None] = lambda text: None
 ) -> list[Setting]:
-    """Everything that is set, the weakest first; a SpecError with every fault of a file."""
-    found: list[Setting] = []
-    for path in files(environment, here):
+    """Return all settings, the weakest first; raise a SpecError with every fault of a file."""
+    all_settings: list[Setting] = []
+    for path in files(environment, folder):
         if why := doubted(path):
             say(f"warning: the settings in {path} are not read: {why}")
         elif os.path.isfile(path):
-            found += _read(path)
+            all_settings += _read(path)
     set_here = {key: environment.get(variable(key), "") for key in SETTINGS}
-    return [*found, *(Setting(key, text) for key, text in set_here.items() if text)]
+    return [*all_settings, *(Setting(key, text) for key, text in set_here.items() if text)]
 
 
 def settle(
     parser: Parser, verb: str, environment: Mapping[str, str] = os.environ,
-    here: Path | None = None, say: Callable[[str], None] = lambda text: None,
+    folder: Path | None = None, say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Setting]:  # fmt: skip
-    """Make what is set the default of a verb's options; key -> what decides it."""
+    """Make settings the defaults of a verb's options; return the setting that decides each."""
     decided: dict[str, Setting] = {}
-    for one in settings(environment, here or Path.cwd(), say):
-        if one.verb in ("", verb) and _takes(parser, one.key):
-            decided[one.key] = one
-    for key, one in decided.items():
+    for setting in settings(environment, folder or Path.cwd(), say):
+        if setting.verb in ("", verb) and _takes(parser, setting.key):
+            decided[setting.key] = setting
+    for key, setting in decided.items():
         for inner in parsers(parser):
             for action in inner._actions:
                 if f"--{key}" in action.option_strings:
-                    inner.set_defaults(**{action.dest: _value(action, one)})
+                    inner.set_defaults(**{action.dest: _value(action, setting)})
     return decided
 
 
 def origins(parser: Parser, words: Sequence[str], decided: Mapping[str, Setting]) -> dict[str, str]:
-    """Of every option, by its long name: who set it."""
+    """Return who set each option, by its long name."""
     flags = {word.split("=")[0] for word in words}
-    found = {}
+    origin_of = {}
     for action in options(parser):
         names = [flag.removeprefix("--") for flag in action.option_strings if flag[:2] == "--"]
-        alike = [o for o in options(parser) if o.dest == action.dest]
-        typed = any(flag in flags for one in alike for flag in one.option_strings)
+        alike = [candidate for candidate in options(parser) if candidate.dest == action.dest]
+        typed = any(flag in flags for setting in alike for flag in setting.option_strings)
         for name in names:
-            one = decided.get(name)
-            found[name] = "command line" if typed else one.origin if one else "default"
-    return found
+            setting = decided.get(name)
+            origin_of[name] = "command line" if typed else setting.origin if setting else "default"
+    return origin_of
 
 
-def shown(environment: Mapping[str, str] = os.environ, here: Path | None = None) -> list[Row]:
-    """Of every option its value, where it comes from, and the verbs of which that is so.
+def settings_table(
+    environment: Mapping[str, str] = os.environ, folder: Path | None = None
+) -> list[Row]:
+    """Return the value and the origin of every option, and the verbs that have this value.
 
-    No verbs are named where it is so of all that take the option.
+    No verbs are named where all that take the option have one value.
     """
-    found: dict[str, dict[tuple[str, str], list[str]]] = {}
+    verbs_by_value: dict[str, dict[tuple[str, str], list[str]]] = {}
     for verb in VERBS:
         parser = parser_of(verb)
-        decided = settle(parser, verb, environment, here)
+        decided = settle(parser, verb, environment, folder)
         for key in SETTINGS:
             if action := _takes(parser, key):
                 default = "" if action.default is None else str(action.default)
-                one = decided.get(key)
-                what = (one.text, one.origin) if one else (default, "default")
-                found.setdefault(key, {}).setdefault(what, []).append(verb)
+                setting = decided.get(key)
+                value_and_origin = (
+                    (setting.text, setting.origin) if setting else (default, "default")
+                )
+                verbs_by_value.setdefault(key, {}).setdefault(value_and_origin, []).append(verb)
     return [
         {"key": key, "value": value, "origin": origin,
-         "verbs": " ".join(verbs) if len(each) > 1 else ""}
-        for key, each in sorted(found.items())
-        for (value, origin), verbs in each.items()
+         "verbs": " ".join(verbs) if len(by_value) > 1 else ""}
+        for key, by_value in sorted(verbs_by_value.items())
+        for (value, origin), verbs in by_value.items()
     ]  # fmt: skip
 
 
@@ -159,18 +165,20 @@ def _takes(parser: Parser, key: str) -> argparse.Action | None:
     return next((a for a in options(parser) if f"--{key}" in a.option_strings), None)
 
 
-def _value(action: argparse.Action, one: Setting) -> Any:
+def _value(action: argparse.Action, setting: Setting) -> Any:
     try:
-        value = action.type(one.text) if callable(action.type) else one.text
+        value = action.type(setting.text) if callable(action.type) else setting.text
         if action.choices is not None and value not in action.choices:
             words = [str(word) for word in action.choices]
-            raise ValueError(f"unknown `{one.text}`; {suggest(one.text, words, 'write one of')}")
+            raise ValueError(
+                f"unknown `{setting.text}`; {suggest(setting.text, words, 'write one of')}"
+            )
     except (ValueError, argparse.ArgumentTypeError) as error:
-        where = one.file or "the environment"
-        text = read_text(one.file, "settings file", LARGEST) if one.file else ""
-        place = one.place if one.file else Place(path=variable(one.key))
-        fault = Fault("E105", f"`{one.key}`: {error}", place, "", len(one.key))
-        raise SpecError(where, [fault], text) from None
+        source = setting.file or "the environment"
+        text = read_text(setting.file, "settings file", LARGEST) if setting.file else ""
+        place = setting.place if setting.file else Place(path=variable(setting.key))
+        fault = Fault("E105", f"`{setting.key}`: {error}", place, "", len(setting.key))
+        raise SpecError(source, [fault], text) from None
     return value
 
 
@@ -182,45 +190,45 @@ def _read(path: Path) -> Iterator[Setting]:
     def _place(*words: str) -> Place:
         return places.get(words, Place(1, 1))
 
-    found = []
+    read_settings = []
     tables = {verb: table for verb, table in content.items() if isinstance(table, dict)}
     plain = {key: value for key, value in content.items() if key not in tables}
     for verb, table in {"": plain, **tables}.items():
         if verb and verb not in VERBS:
             hint = suggest(verb, VERBS, "commands")
-            what = f"no command is called `{verb}`"
-            faults.append(Fault("E102", what, _place(verb), hint, len(verb)))
+            complaint = f"no command is called `{verb}`"
+            faults.append(Fault("E102", complaint, _place(verb), hint, len(verb)))
             continue
         parser = parser_of(verb) if verb else None
-        known = [key for key in SETTINGS if parser is None or _takes(parser, key)]
+        keys = [key for key in SETTINGS if parser is None or _takes(parser, key)]
         for key, value in table.items():
             place = _place(verb, key)
-            if key not in known:
-                hint = suggest(key, known, "settings") if len(faults) < SHOWN else ""
+            if key not in keys:
+                hint = suggest(key, keys, "settings") if len(faults) < SHOWN else ""
                 faults.append(Fault("E102", f"unknown setting `{key}`", place, hint, len(key)))
             elif isinstance(value, bool) or not isinstance(value, str | int | float):
                 faults.append(Fault("E104", f"`{key}` takes one word or number", place, "",
                                     len(key)))  # fmt: skip
             else:
-                found.append(Setting(key, str(value), verb, str(path), place))
+                read_settings.append(Setting(key, str(value), verb, str(path), place))
     if faults:
         raise SpecError(str(path), faults, text)
-    yield from found
+    yield from read_settings
 
 
 def _places(text: str) -> dict[tuple[str, ...], Place]:
-    """Where each table, and each key of a table, stands first; TOML's own reader forgets it."""
-    found: dict[tuple[str, ...], Place] = {}
+    """Return the first place of each table and key, which TOML's own reader forgets."""
+    places: dict[tuple[str, ...], Place] = {}
     inside = ""
     for number, line in enumerate(text.splitlines(), 1):
         if head := re.match(r"\s*\[\s*[\"']?([\w-]+)[\"']?\s*\]", line):
             inside = head[1]
-            found.setdefault((inside,), Place(number, head.start(1) + 1))
+            places.setdefault((inside,), Place(number, head.start(1) + 1))
         words = re.match(r"\s*[\"']?(?:([\w-]+)[\"']?\s*\.\s*[\"']?)?([\w-]+)[\"']?\s*=", line)
         if words:
             table, key = words[1] or inside, words[2]
-            found.setdefault((table, key), Place(number, words.start(2) + 1))
+            places.setdefault((table, key), Place(number, words.start(2) + 1))
             if not inside:  # `recommend.top = 2`, or `recommend = {top = 2}`
                 begin = words.start(1 if words[1] else 2) + 1
-                found.setdefault((words[1] or key,), Place(number, begin))
-    return found
+                places.setdefault((words[1] or key,), Place(number, begin))
+    return places

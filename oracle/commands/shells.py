@@ -1,4 +1,4 @@
-"""Completions for shells and the manual page, from the very options that the parsers declare.
+"""Completions for shells and the manual page, made from the options that the parsers declare.
 
 shtab completes an argument by its choices or by one shell function, so that a shipped name or a
 file, lists with commas and words without a blank behind them (`data:`) would still be shell code
@@ -22,7 +22,7 @@ PLACES = {"FILE": FILE, "NEW.yaml": FILE, "DIR": FOLDER}
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its spellings, what it does, and the words that may follow; None: no word."""
+    """One option: its spellings, its help, and the words that may follow, or None for no word."""
 
     flags: tuple[str, ...]
     help: str
@@ -34,18 +34,18 @@ class Verb:
     """One verb of the command line as a shell sees it."""
 
     name: str
-    what: str
+    summary: str
     words: tuple[str, ...]  # that may stand without a flag
     options: tuple[Option, ...]
 
 
 def verbs() -> Iterator[Verb]:
-    """Every verb, from its parser."""
-    for name, what in VERBS.items():
+    """Yield every verb, read from its parser."""
+    for name, summary in VERBS.items():
         parser = parser_of(name)
         words: dict[str, None] = {}
-        found: dict[tuple[str, ...], Option] = {}
-        for action in (a for one in parsers(parser) for a in one._actions):
+        verb_options: dict[tuple[str, ...], Option] = {}
+        for action in (action for inner in parsers(parser) for action in inner._actions):
             if action.help == argparse.SUPPRESS:
                 continue
             if not action.option_strings:
@@ -53,14 +53,14 @@ def verbs() -> Iterator[Verb]:
                 continue
             flags = tuple(action.option_strings)
             following = None if action.nargs == 0 else tuple(_words(action, name))
-            found.setdefault(
+            verb_options.setdefault(
                 flags, Option(flags, (action.help or "").replace("\n", " "), following)
             )
-        yield Verb(name, what, tuple(words), tuple(found.values()))
+        yield Verb(name, summary, tuple(words), tuple(verb_options.values()))
 
 
 def _words(action: argparse.Action, verb: str) -> list[str]:
-    """What may stand for an argument: the choices, shipped names, strategies, files."""
+    """Return the words that an argument may be: choices, shipped names, strategies, files."""
     if action.choices is not None:
         return [str(word) for word in action.choices]
     for name in _names(action):
@@ -80,15 +80,15 @@ def _words(action: argparse.Action, verb: str) -> list[str]:
 
 
 def _names(action: argparse.Action) -> list[str]:
-    shown = action.metavar if isinstance(action.metavar, str) else ""
-    return [word for word in re.split(r"[ |…]+", shown) if word]
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    return [word for word in re.split(r"[ |…]+", metavar) if word]
 
 
 def _shipped(folder: str) -> list[str]:
     from oracle.spec.catalogue import shipped
 
     folders = [folder] if folder else ["models", "systems", "devices", "datasets"]
-    return [name for one in folders for name in shipped(one)]
+    return [name for name in folders for name in shipped(name)]
 
 
 def _strategies() -> list[str]:
@@ -98,7 +98,7 @@ def _strategies() -> list[str]:
 
 
 def bash() -> str:
-    """For bash: `eval "$(oracle completion bash)"`."""
+    """Return the completions for bash: `eval "$(oracle completion bash)"`."""
     lines = [
         "# completions of oracle for bash; made by `oracle completion bash`",
         "_oracle() {",
@@ -148,7 +148,7 @@ def _bash(words: tuple[str, ...]) -> str:
 
 
 def zsh() -> str:
-    """For zsh: a file `_oracle` in a folder of `$fpath`."""
+    """Return the completions for zsh, a file `_oracle` in a folder of `$fpath`."""
     lines = [
         "#compdef oracle",
         "# completions of oracle for zsh; made by `oracle completion zsh`",
@@ -156,7 +156,7 @@ def zsh() -> str:
         "  local -a verbs",
         "  if (( CURRENT == 2 )); then",
         "    verbs=(",
-        *(f"      {_quoted(f'{name}:{_plain(what)}')}" for name, what in VERBS.items()),
+        *(f"      {_quoted(f'{name}:{_plain(summary)}')}" for name, summary in VERBS.items()),
         "    )",
         "    _describe command verbs",
         "    return",
@@ -168,11 +168,11 @@ def zsh() -> str:
     for verb in verbs():
         lines.append(f"    {verb.name}) _arguments \\")
         for option in verb.options:
-            many = "*" if option.words is not None else ""
+            repeatable = "*" if option.words is not None else ""
             follows = "" if option.words is None else f":word:{_zsh(option.words)}"
             for flag in option.flags:
-                said = f"{many}{flag}[{_bracketed(option.help)}]{follows}"
-                lines.append(f"      {_quoted(said)} \\")
+                entry = f"{repeatable}{flag}[{_bracketed(option.help)}]{follows}"
+                lines.append(f"      {_quoted(entry)} \\")
         lines.append(f"      {_quoted(f'*:word:{_zsh(verb.words)}')} ;;")
     lines += ["  esac", "}", "if [[ $funcstack[1] == _oracle ]]", 'then _oracle "$@"',
               "else compdef _oracle oracle", "fi"]  # fmt: skip
@@ -193,22 +193,22 @@ def _bracketed(text: str) -> str:
 
 
 def fish() -> str:
-    """For fish: a file `oracle.fish` in `~/.config/fish/completions`."""
+    """Return the completions for fish, `~/.config/fish/completions/oracle.fish`."""
     lines = ["# completions of oracle for fish; made by `oracle completion fish`",
              "complete -c oracle -f"]  # fmt: skip
-    for name, what in VERBS.items():
+    for name, summary in VERBS.items():
         lines.append(f"complete -c oracle -n __fish_use_subcommand -a {name} "
-                     f"-d {_quoted(_plain(what))}")  # fmt: skip
+                     f"-d {_quoted(_plain(summary))}")  # fmt: skip
     for verb in verbs():
-        here = f"complete -c oracle -n '__fish_seen_subcommand_from {verb.name}'"
-        lines.append(f"{here} {_fish(verb.words) or '-f'}")
+        complete = f"complete -c oracle -n '__fish_seen_subcommand_from {verb.name}'"
+        lines.append(f"{complete} {_fish(verb.words) or '-f'}")
         for option in verb.options:
             spelled = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
                                for flag in option.flags)  # fmt: skip
             files = option.words and not {FILE, FOLDER}.isdisjoint(option.words)
             only = " -r " if files else " -x "
             follows = "" if option.words is None else only + _fish(option.words)
-            lines.append(f"{here} {spelled}{follows} -d {_quoted(_plain(option.help))}")
+            lines.append(f"{complete} {spelled}{follows} -d {_quoted(_plain(option.help))}")
     return "\n".join(lines)
 
 
@@ -219,7 +219,7 @@ def _fish(words: tuple[str, ...]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In single quotes, for any shell."""
+    """Return a text in single quotes, for any shell."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -228,7 +228,7 @@ def _plain(text: str) -> str:
 
 
 def man() -> str:
-    """The manual page, for `man`."""
+    """Return the manual page, for `man`."""
     from oracle.commands.cli import EXAMPLES
 
     lines = [
@@ -240,14 +240,14 @@ def man() -> str:
         ".SH EXAMPLES", ".nf", *(_roff(line) for line in EXAMPLES.splitlines()), ".fi",
         ".SH COMMANDS",
     ]  # fmt: skip
-    for name, what in VERBS.items():
+    for name, summary in VERBS.items():
         parser = parser_of(name)
         about = [_roff(line) for line in (parser.description or "").splitlines()]
-        lines += [f".SS oracle {name}", _roff(what), ".P", ".nf", *about, ".fi"]
-        for one in parsers(parser):
-            if one is not parser:
-                lines += [".P", f".B {_roff(one.prog)}"]
-            lines += [line for action in one._actions for line in _entry(one, action)]
+        lines += [f".SS oracle {name}", _roff(summary), ".P", ".nf", *about, ".fi"]
+        for inner in parsers(parser):
+            if inner is not parser:
+                lines += [".P", f".B {_roff(inner.prog)}"]
+            lines += [line for action in inner._actions for line in _entry(inner, action)]
     lines += [
         ".SH FILES", ".TP", ".I oracle.toml", "defaults of a project; see oracle config \\-\\-help",
         ".TP", ".I ~/.config/oracle/config.toml", "defaults of a user",
@@ -280,5 +280,5 @@ SCRIPTS = {"bash": bash, "zsh": zsh, "fish": fish, "man": man}
 
 
 def script(name: str) -> str:
-    """The text for a shell, or the manual page."""
+    """Return the completions for a shell, or the manual page."""
     return SCRIPTS[name]()

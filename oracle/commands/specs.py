@@ -2,7 +2,7 @@
 
 oracle specs list [models|systems|software|devices|datasets|workflows]
 oracle specs show NAME
-oracle specs basis [SYSTEM...]     what of a system is measured, and what the rest stands on
+oracle specs basis [SYSTEM...]     which parts of a system are measured, and the basis of the rest
 oracle specs check FILE...
 oracle specs new system|model|software|dataset|device     asks, or takes flags; a commented file
 oracle specs schema models|systems|software|devices|datasets|workflows     JSON Schema, for editors
@@ -36,40 +36,44 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     new_spec.arguments(parser)
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    if asked.what == "new":
-        return new_spec.new(asked, opened)
-    if strays := [f"`--{key}`" for key in new_spec.given(asked)]:
-        what = f"{', '.join(strays)} is for `oracle specs new`, not `{asked.what}`"
-        raise refusal("specs", what, "see `oracle specs --help`", "E112")
-    if asked.what == "list":
-        return listed(asked)
-    if asked.what == "basis":
-        return founded(asked)
-    if not asked.names:
-        what = f"`oracle specs {asked.what}` takes at least one name"
-        raise refusal("specs", what, "see `oracle specs --help`", "E112")
-    return {"show": shown, "check": checked, "schema": schema}[asked.what](asked)
+def run(args: argparse.Namespace) -> Answer:
+    if args.what == "new":
+        return new_spec.new(args, opened)
+    if strays := [f"`--{key}`" for key in new_spec.flag_answers(args)]:
+        complaint = f"{', '.join(strays)} is for `oracle specs new`, not `{args.what}`"
+        raise refusal("specs", complaint, "see `oracle specs --help`", "E112")
+    if args.what == "list":
+        return listed(args)
+    if args.what == "basis":
+        return founded(args)
+    if not args.names:
+        complaint = f"`oracle specs {args.what}` takes at least one name"
+        raise refusal("specs", complaint, "see `oracle specs --help`", "E112")
+    return {"show": spec_texts, "check": checked, "schema": schema}[args.what](args)
 
 
-def listed(asked: argparse.Namespace) -> Answer:
+def listed(args: argparse.Namespace) -> Answer:
     from oracle.spec.catalogue import shipped
 
-    wanted = [f for f in FOLDERS if not asked.names or f in asked.names]
-    if not wanted:
-        raise _unknown(asked.names[0], FOLDERS)
-    found = {folder: sorted(shipped(folder)) for folder in wanted}
-    rows = [{"kind": folder, "name": name} for folder, names in found.items() for name in names]
-    lines = [f"{folder}: {' '.join(names)}" for folder, names in found.items()]
-    return formatted(asked, lambda: "\n".join(lines), lambda: found, lambda: rows)
+    folders = [f for f in FOLDERS if not args.names or f in args.names]
+    if not folders:
+        raise _unknown(args.names[0], FOLDERS)
+    names_by_folder = {folder: sorted(shipped(folder)) for folder in folders}
+    rows = [
+        {"kind": folder, "name": name}
+        for folder, names in names_by_folder.items()
+        for name in names
+    ]
+    lines = [f"{folder}: {' '.join(names)}" for folder, names in names_by_folder.items()]
+    return formatted(args, lambda: "\n".join(lines), lambda: names_by_folder, lambda: rows)
 
 
-def shown(asked: argparse.Namespace) -> Answer:
+def spec_texts(args: argparse.Namespace) -> Answer:
     from oracle.spec.catalogue import is_path, shipped
     from oracle.spec.files import read_text
 
     texts = []
-    for name in asked.names:
+    for name in args.names:
         paths = [shipped(folder)[name] for folder in FOLDERS if name in shipped(folder)]
         if not paths and not is_path(name):
             raise _unknown(name, [n for folder in FOLDERS for n in shipped(folder)])
@@ -77,17 +81,17 @@ def shown(asked: argparse.Namespace) -> Answer:
     return Answer("\n---\n".join(texts))
 
 
-def founded(asked: argparse.Namespace) -> Answer:
-    """What the numbers of systems stand on, part by part; of those shipped if none is named."""
+def founded(args: argparse.Namespace) -> Answer:
+    """Return the basis of systems' numbers, part by part; of all shipped ones if none is named."""
     from oracle.spec import catalogue
     from oracle.spec.basis import basis
 
-    rows = [{"system": name, "part": one.part, "basis": one.short, "told": one.told}
-            for name in asked.names or catalogue.shipped("systems")
-            for one in basis(catalogue.system(name))]  # fmt: skip
+    rows = [{"system": name, "part": entry.part, "basis": entry.short, "told": entry.told}
+            for name in args.names or catalogue.shipped("systems")
+            for entry in basis(catalogue.system(name))]  # fmt: skip
 
     def text() -> str:
-        if asked.names:
+        if args.names:
             return "\n".join(f"{row['system']}, {row['part']}: {row['basis']}\n"
                              f"  {row['told']}" for row in rows)  # fmt: skip
         names = dict.fromkeys(row["system"] for row in rows)
@@ -95,63 +99,63 @@ def founded(asked: argparse.Namespace) -> Answer:
             f"{name}: " + "; ".join(f"{row['part']} {row['basis']}" for row in rows
                                     if row["system"] == name) for name in names)  # fmt: skip
 
-    return formatted(asked, text, lambda: {"schema": 1, "systems": rows}, lambda: rows)
+    return formatted(args, text, lambda: {"schema": 1, "systems": rows}, lambda: rows)
 
 
-def checked(asked: argparse.Namespace) -> Answer:
+def checked(args: argparse.Namespace) -> Answer:
     from oracle.spec import catalogue
 
     lines, errors, warned = [], [], []
     files: list[dict[str, Any]] = []
-    for name in asked.names:
-        kind = asked.kind
+    for name in args.names:
+        kind = args.kind
         try:
             kind = kind or kind_of(name)
-            strange = _strange(name, kind, opened(kind, name))
+            implausible = _implausible(name, kind, opened(kind, name))
             lines.append(f"{name}: a sound {catalogue.singular(kind)} spec")
-            warned += ["warning: {}:{line}: {field}: {what}; {hint}".format(name, **one)
-                       for one in strange]  # fmt: skip
+            warned += ["warning: {}:{line}: {field}: {what}; {hint}".format(name, **warning)
+                       for warning in implausible]  # fmt: skip
             files.append({"name": name, "kind": kind, "sound": True, "faults": [],
-                          "warnings": strange})  # fmt: skip
+                          "warnings": implausible})  # fmt: skip
         except SpecError as error:
             errors.append(str(error))
             faults = [
                 {"code": fault.code, "what": fault.what, "line": fault.place.line,
-                 "column": fault.place.column, "hint": fault.hint, "file": one.name}
-                for one in error.every() for fault in one.faults
+                 "column": fault.place.column, "hint": fault.hint, "file": part.name}
+                for part in error.every() for fault in part.faults
             ]  # fmt: skip
             files.append({"name": name, "kind": kind, "sound": False, "faults": faults,
                           "warnings": []})  # fmt: skip
     rows = [{"name": file["name"], "kind": file["kind"], **fault} for file in files
             for fault in file["faults"] or [dict.fromkeys(FAULT)]]  # fmt: skip
-    said = "\n\n".join([*errors, *warned]) if (asked.form or "text") == "text" else ""
+    note = "\n\n".join([*errors, *warned]) if (args.form or "text") == "text" else ""
     return formatted(
-        asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files}, lambda: rows,
-        2 if errors else 0, said,
+        args, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files}, lambda: rows,
+        2 if errors else 0, note,
     )  # fmt: skip
 
 
-def _strange(name: str, kind: str, spec: object) -> list[dict[str, Any]]:
-    """Values that no machine is known to have, with the line where each stands."""
+def _implausible(name: str, kind: str, spec: object) -> list[dict[str, Any]]:
+    """Return the values that no machine is known to have, each with its line."""
     from oracle.spec.catalogue import document
     from oracle.spec.plausible import warnings
 
-    found: list[dict[str, Any]] = []
-    for one in warnings(spec) if kind in ("systems", "devices", "datasets") else ():
-        place = document(name, kind)[0].at(one.field).place
-        found.append({"field": one.field, "what": one.what, "line": place.line,
-                      "column": place.column, "hint": one.hint})  # fmt: skip
-    return found
+    rows: list[dict[str, Any]] = []
+    for warning in warnings(spec) if kind in ("systems", "devices", "datasets") else ():
+        place = document(name, kind)[0].at(warning.field).place
+        rows.append({"field": warning.field, "what": warning.what, "line": place.line,
+                      "column": place.column, "hint": warning.hint})  # fmt: skip
+    return rows
 
 
-def schema(asked: argparse.Namespace) -> Answer:
-    if asked.names[0] not in FOLDERS:
-        raise _unknown(asked.names[0], FOLDERS)
-    return Answer(as_json(schema_of(asked.names[0])))
+def schema(args: argparse.Namespace) -> Answer:
+    if args.names[0] not in FOLDERS:
+        raise _unknown(args.names[0], FOLDERS)
+    return Answer(as_json(schema_of(args.names[0])))
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a kind of spec file."""
+    """Return the JSON Schema of a kind of spec file."""
     from oracle.models.build import Network
     from oracle.run.workflow import Workflow
     from oracle.spec.dataset import Dataset
@@ -166,7 +170,7 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def kind_of(name: str) -> str:
-    """What a file is meant to be, by the fields only one kind has."""
+    """Return the kind that a file is meant to be, by the fields that only one kind has."""
     from oracle.spec.catalogue import document, shipped
 
     for folder in FOLDERS:
@@ -204,5 +208,5 @@ def opened(kind: str, name: str) -> object:
     return read[kind](name)
 
 
-def _unknown(name: str, known: Iterable[str]) -> SpecError:
-    return refusal("specs", f"nothing is called `{name}`", suggest(name, known), "E110")
+def _unknown(name: str, names: Iterable[str]) -> SpecError:
+    return refusal("specs", f"nothing is called `{name}`", suggest(name, names), "E110")

@@ -30,7 +30,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     result_arguments,
     specs,
-    whole,
+    whole_number,
 )
 from oracle.commands.lacking import lacks
 from oracle.commands.parser import Answer, as_json, with_config
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def question(parser: argparse.ArgumentParser) -> None:
-    """What is asked, whatever the answer is to look like."""
+    """Add the options of the question, whatever form its answer has."""
     prediction_arguments(parser)
     for action in parser._actions:  # every process reads them anew
         if action.dest in ("model", "system"):
@@ -77,84 +77,88 @@ def question(parser: argparse.ArgumentParser) -> None:
     objective_argument(parser)
     parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
     parser.add_argument("--without", type=names, default=[], metavar="A,B", help="not these")
-    parser.add_argument("--jobs", type=whole, metavar="J", help="processes (default: all cores)")
+    parser.add_argument(
+        "--jobs", type=whole_number, metavar="J", help="processes (default: all cores)"
+    )
     parser.add_argument("--out", metavar="DIR", help="keep rows here as they come")
 
 
 def share(text: str) -> tuple[int, int]:
-    """`2/16`: the second of sixteen tasks."""
+    """Return the number of a task and of all tasks: `2/16`, the second of sixteen."""
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise argparse.ArgumentTypeError(f"`{text}` is not i/n with i from 1 to n")
     return int(match[1]), int(match[2])
 
 
-def grid(asked: argparse.Namespace) -> Any:
-    """What a command line asks."""
+def grid(args: argparse.Namespace) -> Any:
+    """Return the grid of points that a command line asks for."""
     from oracle.ask.sweep import Grid, numbers, sizes
     from oracle.predict.defaults import memory_limit
 
-    total = asked.batch is not None
-    batches = numbers(asked.batch) if total else sizes(asked.batch_per_device)
-    ways = [f"each:{each}" for each in asked.each] + [f"plan:{plan}" for plan in asked.plan]
+    total = args.batch is not None
+    batches = numbers(args.batch) if total else sizes(args.batch_per_device)
+    ways = [f"each:{family}" for family in args.each] + [f"plan:{plan}" for plan in args.plan]
     ways = list(dict.fromkeys(ways))
     return Grid(
-        specs(asked.model), specs(asked.system), numbers(asked.devices),
-        tuple(map(float, batches)), asked.batch is None, ("", *dict.fromkeys(asked.what_if)),
-        tuple(ways) or ("best",), asked.dataset, asked.precision, asked.optimizer, asked.ideal,
-        memory_limit(asked.max_memory), asked.gamma, asked.algorithm, asked.objective,
-        tuple(asked.only), tuple(asked.without), asked.profile, asked.software, asked.any_plan,
-        asked.reading, asked.shuffle, asked.epochs, asked.grow, asked.workspace,
+        specs(args.model), specs(args.system), numbers(args.devices),
+        tuple(map(float, batches)), args.batch is None, ("", *dict.fromkeys(args.what_if)),
+        tuple(ways) or ("best",), args.dataset, args.precision, args.optimizer, args.ideal,
+        memory_limit(args.max_memory), args.gamma, args.algorithm, args.objective,
+        tuple(args.only), tuple(args.without), args.profile, args.software, args.any_plan,
+        args.reading, args.shuffle, args.epochs, args.grow, args.workspace,
     )  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.ask.sweep import sweep, written
     from oracle.show.sweep import sweep_text
 
-    questions, said = grid(asked), "\n".join(lacks(asked, specs(asked.system)))
-    form = asked.form or ("csv" if asked.out else "text")
-    if asked.shard != (1, 1) and not asked.out:
+    questions, remarks = grid(args), "\n".join(lacks(args, specs(args.system)))
+    form = args.form or ("csv" if args.out else "text")
+    if args.shard != (1, 1) and not args.out:
         raise refusal("sweep", "tasks that share a sweep need a folder to share", "--out DIR")
-    if form == "parquet" and not asked.out:
+    if form == "parquet" and not args.out:
         raise refusal("sweep", "a parquet file needs a place", "--out DIR")
     with interruptions() as caught:
-        found = sweep(
-            questions, asked.out, jobs=asked.jobs, shard=asked.shard, dask=asked.dask,
+        result = sweep(
+            questions, args.out, jobs=args.jobs, shard=args.shard, dask=args.dask,
             form=form if form != "text" else "csv", stop=lambda: bool(caught),
-            progress=(lambda *_: None) if asked.quiet else progress(),
+            progress=(lambda *_: None) if args.quiet else progress(),
         )  # fmt: skip
-    if sys.stderr.isatty() and not asked.quiet:
+    if sys.stderr.isatty() and not args.quiet:
         sys.stderr.write("\r\x1b[K")
-    count = f"{len(found.rows)} of {len(questions)} rows"
+    count = f"{len(result.rows)} of {len(questions)} rows"
     if caught:
-        again = "; the same command goes on from there" if asked.out else ""
-        return Answer("", 128 + caught[0], f"interrupted after {count}{again}")
-    if not found.complete:
-        return Answer("", 0, f"{count} in {asked.out}; the last task puts them together")
-    code = 0 if any(row["status"] == "ok" for row in found.rows) else 1
-    if asked.out:
-        shown = sweep_text(found.rows) if form in ("text", "csv") and len(found.rows) <= 100 else ""
-        notes = [said, f"{count} in {found.place}"]
-        if shown and len(questions.devices) > 1:
-            figure = shlex.join(["--rows", str(found.place), "-o", "scaling.svg"])
+        resume = "; the same command goes on from there" if args.out else ""
+        return Answer("", 128 + caught[0], f"interrupted after {count}{resume}")
+    if not result.complete:
+        return Answer("", 0, f"{count} in {args.out}; the last task puts them together")
+    code = 0 if any(row["status"] == "ok" for row in result.rows) else 1
+    if args.out:
+        table = (
+            sweep_text(result.rows) if form in ("text", "csv") and len(result.rows) <= 100 else ""
+        )
+        notes = [remarks, f"{count} in {result.place}"]
+        if table and len(questions.devices) > 1:
+            figure = shlex.join(["--rows", str(result.place), "-o", "scaling.svg"])
             notes.append(f"next: oracle plot scaling {figure}")
-        return Answer(shown, code, "\n".join(filter(None, notes)))
+        return Answer(table, code, "\n".join(filter(None, notes)))
     if form == "text":
-        return Answer(sweep_text(found.rows), code, said)
+        return Answer(sweep_text(result.rows), code, remarks)
     if form == "json":
         from oracle.show.provenance import inputs_of, resolved, stamped
 
-        read = inputs_of(asked, specs(asked.model), specs(asked.system))
-        data = stamped({"rows": [dict(row) for row in found.rows]}, read)
-        data |= {"options": resolved({}, asked)}
-        return Answer(as_json(with_config(data, asked)), code, said)
-    return Answer(written(found.rows, form).decode().rstrip("\n"), code, said)
+        read = inputs_of(args, specs(args.model), specs(args.system))
+        data = stamped({"rows": [dict(row) for row in result.rows]}, read)
+        data |= {"options": resolved({}, args)}
+        return Answer(as_json(with_config(data, args)), code, remarks)
+    return Answer(written(result.rows, form).decode().rstrip("\n"), code, remarks)
 
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Signals that asked to end: the first lets the row finish, the second ends at once."""
+    """Yield the signals caught so far: the first lets a row finish, the second ends at once."""
     caught: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -171,7 +175,7 @@ def interruptions() -> Iterator[list[int]]:
 
 
 def progress() -> Callable[[int, int, float], None]:
-    """Rows done, rate and time left, to standard error: one line on a terminal, few in a log."""
+    """Return a function that writes rows done, rate and time left to standard error."""
     terminal = sys.stderr.isatty()
     begin = last = time.monotonic()
     first: list[tuple[int, float]] = []

@@ -19,7 +19,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     result_arguments,
     running,
-    whole,
+    whole_number,
 )
 from oracle.commands.parser import Answer, formatted
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 BRIEF = ("nodes", "at_once", "data", "model", "batch", "search_speedup", "data_speedup",
          "model_speedup", "product", "honest", "overstated", "seconds")  # fmt: skip
-# of the question, what a workflow's file says too
+# options that a workflow's file may say too
 SAID = ("search", "trials", "epochs", "tokens", "steps", "to_target", "batch", "max_batch", "plan",
         "spread", "dataset", "precision", "optimizer", "software")  # fmt: skip
 MORE = ("ideal", "max_memory", "gamma", "algorithm", "profile", "any_plan", "reading", "shuffle")
 
 
 def per_trial(text: str) -> float:
-    """A spread of trials' times, of their mean."""
+    """Return a spread of trials' times, as a share of their mean."""
     try:
         value = float(text)
     except ValueError:
@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def question(parser: argparse.ArgumentParser) -> None:
-    """What is asked, whatever the answer is to look like."""
+    """Add the options of the question, whatever form its answer has."""
     prediction_arguments(parser)
     for action in parser._actions:
         if action.dest == "model":
@@ -61,39 +61,39 @@ def question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", required=True, metavar="RANGE", help="e.g. 128, or 2..2048")
     parser.add_argument("--search", metavar="S", help="random, grid, halving, genetic, ensemble or "
                         "transfer; with settings, `halving,eta=4`")  # fmt: skip
-    parser.add_argument("--trials", type=whole, metavar="R",
+    parser.add_argument("--trials", type=whole_number, metavar="R",
                         help="in all; members of an ensemble, children of a parent")  # fmt: skip
     length_arguments(parser)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--max-batch", type=whole, metavar="B", help="largest worth having")
-    size.add_argument("--batch", type=whole, metavar="B", help="of every trial")
+    size.add_argument("--max-batch", type=whole_number, metavar="B", help="largest worth having")
+    size.add_argument("--batch", type=whole_number, metavar="B", help="of every trial")
     parser.add_argument("--plan", metavar="PLAN", help="of every trial (default: the fastest)")
     parser.add_argument("--spread", type=per_trial, metavar="V",
                         help="of trials' times, 1σ by their mean")  # fmt: skip
 
 
-def opened_by(asked: argparse.Namespace) -> tuple[Trials, tuple[int, ...]]:
-    """The trials that a command line asks for, and on how many nodes."""
+def opened_by(args: argparse.Namespace) -> tuple[Trials, tuple[int, ...]]:
+    """Return the trials that a command line asks for, and the numbers of nodes."""
     from oracle.ask.sweep import numbers
     from oracle.ask.trials import opened
     from oracle.spec.catalogue import system
     from oracle.spec.document import SpecError, refusal
 
     try:
-        nodes = numbers(asked.nodes)
+        nodes = numbers(args.nodes)
     except SpecError as error:
         raise refusal("nodes", error.faults[0].what, error.faults[0].hint) from None
     if not nodes:
         raise refusal("workflow", "no number of nodes is said", "--nodes 128, or --nodes 2..2048")
-    if len(nodes) == 1 and getattr(asked, "table", True):
+    if len(nodes) == 1 and getattr(args, "table", True):
         nodes = numbers(f"1..{nodes[0]}") + nodes
-    said = {name: getattr(asked, name) for name in SAID}
-    trials = opened(asked.model, running(asked, system(asked.system)), said, nodes,
-                    grow=asked.grow, **{name: getattr(asked, name) for name in MORE})  # fmt: skip
+    campaign_options = {name: getattr(args, name) for name in SAID}
+    trials = opened(args.model, running(args, system(args.system)), campaign_options, nodes,
+                    grow=args.grow, **{name: getattr(args, name) for name in MORE})  # fmt: skip
     return trials, tuple(dict.fromkeys(nodes))
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def run(args: argparse.Namespace) -> Answer:
     from oracle.ask.combined import combined
     from oracle.ask.workflow import campaign
     from oracle.show.provenance import resolved, stamped
@@ -101,30 +101,30 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.spec.catalogue import noted
 
     with noted() as read:
-        trials, nodes = opened_by(asked)
-    if asked.table or len(nodes) > 1:
+        trials, nodes = opened_by(args)
+    if args.table or len(nodes) > 1:
         table = combined(trials, nodes)
-        each, rows = [one.campaign for one in table.lines], table.rows()
-        code = 0 if any(one.parts for one in each) else 1
+        campaigns, rows = [line.campaign for line in table.lines], table.rows()
+        code = 0 if any(planned.parts for planned in campaigns) else 1
     else:
-        table, each = None, [campaign(trials, nodes[0])]
-        rows, code = each[0].rows(), 0 if each[0].parts else 1
+        table, campaigns = None, [campaign(trials, nodes[0])]
+        rows, code = campaigns[0].rows(), 0 if campaigns[0].parts else 1
 
     def data() -> dict[str, Any]:
-        body: dict[str, Any] = {"campaigns": [one.to_dict() for one in each]}
+        body: dict[str, Any] = {"campaigns": [line.to_dict() for line in campaigns]}
         if table is not None:
             body["table"] = rows
         sources = list(dict.fromkeys(read))
-        return {**stamped(body, sources), "options": resolved(usual_of(trials), asked)}
+        return {**stamped(body, sources), "options": resolved(usual_of(trials), args)}
 
     return formatted(
-        asked, lambda: combined_text(table) if table else campaign_text(each[0]), data,
+        args, lambda: combined_text(table) if table else campaign_text(campaigns[0]), data,
         lambda: rows, code, brief=BRIEF if table else None,
     )  # fmt: skip
 
 
 def usual_of(trials: Trials) -> dict[str, Any]:
-    """What the model makes of options that nobody said."""
+    """Return the options that the model decides where the user says none."""
     options, data = trials.options, trials.model.dataset
     return {"precision": options.precision, "optimizer": options.optimizer,
             "software": options.software.label, "dataset": data.name if data else None}  # fmt: skip

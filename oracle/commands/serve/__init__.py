@@ -6,12 +6,12 @@ ssh -L 8642:127.0.0.1:8642 login-node     then the same address here, served the
 
 Needs the extra `serve`: pip install 'oracle-training[serve,plot]'.
 
-question   what the page asks, and the same as an address, a command line and Python
-views      what can be seen of a question, each by one command line
+question   the question of the page, as an address, a command line and Python
+views      the views of a question, each made by one command line
 workers    processes that answer, each within a time limit
-job        what one of them does: a command line, answered in memory
+job        the work of one process: it answers a command line in memory
 uploads    specs, configs and logs that are dropped on the page
-guard      who may ask, how much, and what a browser may load
+guard      limits: who may ask, how much, and what a browser may load
 app        the addresses of the page
 """
 
@@ -21,7 +21,7 @@ import argparse
 import secrets
 import sys
 
-from oracle.commands.arguments import whole
+from oracle.commands.arguments import whole_number
 from oracle.commands.parser import Answer, Usage
 
 LEAST_TOKEN = 16  # characters
@@ -32,9 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="to listen on; others than this machine may then ask")  # fmt: skip
     parser.add_argument("--port", type=port, default=8642, metavar="N", help="0 takes a free one")
     parser.add_argument("--token", metavar="T", help="of the address; drawn anew if not said")
-    parser.add_argument("--workers", type=whole, default=4, metavar="W",
+    parser.add_argument("--workers", type=whole_number, default=4, metavar="W",
                         help="processes that answer")  # fmt: skip
-    parser.add_argument("--limit", type=whole, default=120, metavar="S",
+    parser.add_argument("--limit", type=whole_number, default=120, metavar="S",
                         help="seconds that an answer may take")  # fmt: skip
 
 
@@ -45,8 +45,8 @@ def port(text: str) -> int:
     return int(text)
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    token = asked.token or secrets.token_urlsafe(24)
+def run(args: argparse.Namespace) -> Answer:
+    token = args.token or secrets.token_urlsafe(24)
     if len(token) < LEAST_TOKEN or not token.replace("-", "").replace("_", "").isalnum():
         raise Usage(f"argument --token: at least {LEAST_TOKEN} letters, digits, - or _")
     try:
@@ -61,16 +61,16 @@ def run(asked: argparse.Namespace) -> Answer:
 
     def opened(address: str) -> None:
         sys.stderr.write(f"open {address}\n")
-        if not asked.quiet:
-            sys.stderr.write(f"{told(asked.host)}; Ctrl-C ends it\n")
+        if not args.quiet:
+            sys.stderr.write(f"{audience(args.host)}; Ctrl-C ends it\n")
         sys.stderr.flush()
 
-    listen(asked.host, asked.port, token, asked.workers, asked.limit, opened)
+    listen(args.host, args.port, token, args.workers, args.limit, opened)
     return Answer(note="ended")
 
 
-def told(host: str) -> str:
-    """Who can ask, in words."""
+def audience(host: str) -> str:
+    """Return who can ask the page, in words."""
     from oracle.commands.serve.guard import loopback
 
     if loopback(host):

@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from oracle.commands.serve.guard import Guard
-from oracle.commands.serve.job import Said
+from oracle.commands.serve.job import JobAnswer
 from oracle.commands.serve.question import (
     FIELDS,
     NAMED,
@@ -40,7 +40,7 @@ from oracle.commands.serve.question import (
     question,
 )
 from oracle.commands.serve.uploads import Uploads
-from oracle.commands.serve.views import PICTURE, VIEWS, Found, each_size, python
+from oracle.commands.serve.views import PICTURE, VIEWS, ViewPlans, each_size, python
 from oracle.commands.serve.workers import TooLong, Workers
 from oracle.spec import catalogue, strict_json
 from oracle.spec.files import only_within, read_text
@@ -56,11 +56,11 @@ STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class Page:
-    """What the page knows: its workers, what was dropped on it, what was answered before."""
+    """The state of the page: its workers, the dropped files, the answers so far."""
 
     def __init__(self, folder: Path, workers: Workers) -> None:
         self.uploads, self.workers = Uploads(folder), workers
-        self.answers: OrderedDict[tuple[str, ...], asyncio.Task[Said]] = OrderedDict()
+        self.answers: OrderedDict[tuple[str, ...], asyncio.Task[JobAnswer]] = OrderedDict()
 
     def application(self) -> Starlette:
         return Starlette(
@@ -98,117 +98,125 @@ class Page:
         from oracle.show.plot import style
         from oracle.spec.what_if import FACTORS
 
-        verb = {flag: one for one in options(parser_of("recommend")) for flag in one.option_strings}
+        verb = {
+            flag: action
+            for action in options(parser_of("recommend"))
+            for flag in action.option_strings
+        }
         names = {kind: list(catalogue.shipped(kind)) for kind in NAMED.values()}
-        dropped = [{"name": name, "kind": one.kind, "told": one.told}
-                   for name, one in self.uploads.kept.items()]  # fmt: skip
+        dropped = [{"name": name, "kind": upload.kind, "told": upload.summary}
+                   for name, upload in self.uploads.by_name.items()]  # fmt: skip
         return {
             "names": names, "dropped": dropped, "usual": USUAL, "fields": FIELDS,
             "choices": {name: list(verb[f"--{name}"].choices or ()) for name in OPTIONS},
             "told": {name: verb[f"--{name}"].help for name in OPTIONS},
             "factors": {name: words for name, (words, _) in FACTORS.items()},
             "strategies": list(strategies()), "colours": {"kinds": style.KINDS},
-            "views": {name: {"title": one.title, "told": one.told, "forms": one.forms,
-                                "searches": one.searches, "sized": one.sized}
-                      for name, one in VIEWS.items()},
+            "views": {name: {"title": view.title, "told": view.caption, "forms": view.forms,
+                                "searches": view.searches, "sized": view.sized}
+                      for name, view in VIEWS.items()},
         }  # fmt: skip
 
     async def view(self, request: Request) -> Response:
-        asked, found, name = self.asked(request)
-        words = await self.words(name, asked, found)
+        query, plans, name = self.requested(request)
+        words = await self.words(name, query, plans)
         picture = VIEWS[name].forms[0] == "svg"
-        said = await self.answer(name, words, "inline" if picture else "json", asked)
-        told = {
-            "view": name, "address": asked.address, "command": shlex.join(["oracle", *words]),
-            "python": python(name, words), "note": said["note"], "took": said["took"],
-            "code": said["code"], "usd_per_hour": self.price(asked),
+        answer = await self.answer(name, words, "inline" if picture else "json", query)
+        body = {
+            "view": name, "address": query.address, "command": shlex.join(["oracle", *words]),
+            "python": python(name, words), "note": answer["note"], "took": answer["took"],
+            "code": answer["code"], "usd_per_hour": self.price(query),
         }  # fmt: skip
         if picture:
-            return JSONResponse({**told, "alt": said["alt"], "picture": said["text"]})
-        return JSONResponse({**told, "data": strict_json.loads(said["text"])})
+            return JSONResponse({**body, "alt": answer["alt"], "picture": answer["text"]})
+        return JSONResponse({**body, "data": strict_json.loads(answer["text"])})
 
     async def size(self, request: Request) -> Response:
         """One size of a view that is over several: worked out, so that the view has it."""
-        asked, found, name = self.asked(request)
-        words = await self.words(name, asked, found)
+        query, plans, name = self.requested(request)
+        words = await self.words(name, query, plans)
         lines = each_size(words) if VIEWS[name].sized else []
         if request.path_params["number"] >= len(lines):
             raise HTTPException(404)
-        await self.answer(name, lines[request.path_params["number"]], "rows", asked)
+        await self.answer(name, lines[request.path_params["number"]], "rows", query)
         return JSONResponse({"of": len(lines)})
 
     async def download(self, request: Request) -> Response:
-        asked, found, name = self.asked(request)
+        query, plans, name = self.requested(request)
         form = request.path_params["form"]
         if form not in VIEWS[name].forms:
             raise HTTPException(404)
-        said = await self.answer(name, await self.words(name, asked, found), form, asked)
-        text: Any = base64.b64decode(said["text"]) if form == "png" else said["text"]
-        file = f"{Path(asked['model']).stem}-{Path(asked['system']).stem}-{name}.{form}"
+        answer = await self.answer(name, await self.words(name, query, plans), form, query)
+        text: Any = base64.b64decode(answer["text"]) if form == "png" else answer["text"]
+        file = f"{Path(query['model']).stem}-{Path(query['system']).stem}-{name}.{form}"
         return Response(text, media_type=KINDS[form], headers={
             "content-disposition": f'attachment; filename="{file}"'})  # fmt: skip
 
-    def asked(self, request: Request) -> tuple[Question, Found, str]:
-        """The question of an address, the plan that was picked and a width, and the view."""
+    def requested(self, request: Request) -> tuple[Question, ViewPlans, str]:
+        """Return the question of an address, its plan and width, and the name of its view."""
         name = request.path_params["name"]
         if name not in VIEWS:
             raise HTTPException(404)
-        said = dict(request.query_params)
-        plan, width = said.pop("plan", ""), said.pop("width", "")
+        fields = dict(request.query_params)
+        plan, width = fields.pop("plan", ""), fields.pop("width", "")
         if len(request.query_params) < len(request.query_params.multi_items()):
             raise FieldError("", "a field is said twice")
         if width not in ("", NARROW):
             raise FieldError("width", f"pictures are {NARROW} pixels wide, or as usual")
         if plan.startswith("-") or len(plan) > 400 or not plan.isprintable():
             raise FieldError("plan", "this is not a plan")
-        found = Found((plan,) if plan else (), 0, width)
-        return question(said, self.uploads.kinds()), found, name
+        plans = ViewPlans((plan,) if plan else (), 0, width)
+        return question(fields, self.uploads.kinds()), plans, name
 
-    async def words(self, name: str, asked: Question, found: Found) -> list[str]:
-        """The command line of a view."""
+    async def words(self, name: str, query: Question, plans: ViewPlans) -> list[str]:
+        """Return the command line of a view."""
         view = VIEWS[name]
         if view.sized:
-            found = replace(found, most=self.opened(asked["system"]).devices)
-        if view.needs and not found.plans:
-            base = asked.as_it_is() if name == "again" else asked
-            found = replace(found, plans=await self.plans(base))
-        return view.words(asked, found)
+            plans = replace(plans, largest=self.opened(query["system"]).devices)
+        if view.needs and not plans.plans:
+            base = query.as_it_is() if name == "again" else query
+            plans = replace(plans, plans=await self.plans(base))
+        return view.words(query, plans)
 
-    async def plans(self, asked: Question) -> list[str]:
-        """The plans that a search finds, best first; the nearest misses where none fits."""
-        said = await self.answer("ranking", asked.words("recommend"), "json", asked)
-        found = strict_json.loads(said["text"])["plans"]
-        return [one["plan"] for one in found if one["feasible"]] or [one["plan"] for one in found]
+    async def plans(self, query: Question) -> list[str]:
+        """Return the plans that a search finds, best first, or the nearest misses if none fits."""
+        answer = await self.answer("ranking", query.words("recommend"), "json", query)
+        plans = strict_json.loads(answer["text"])["plans"]
+        return [plan["plan"] for plan in plans if plan["feasible"]] or [
+            plan["plan"] for plan in plans
+        ]
 
     def opened(self, name: str) -> System:
-        """A system that was found sound before."""
-        dropped = name in self.uploads.kept
+        """Return a system that has been checked before."""
+        dropped = name in self.uploads.by_name
         with only_within(self.uploads.folder, catalogue.shipped_folder()):
             return catalogue.system(self.uploads.folder / name if dropped else name)
 
-    def price(self, asked: Question) -> float | None:
-        """USD an hour and device, where the page or the system says it."""
+    def price(self, query: Question) -> float | None:
+        """Return USD an hour and device, where the page or the system says it."""
         from oracle.run.costs import price_of
 
-        if asked["price"]:
-            return float(asked["price"])
-        price = price_of(self.opened(asked["system"]))
+        if query["price"]:
+            return float(query["price"])
+        price = price_of(self.opened(query["system"]))
         return None if price is None else price * 3600
 
-    async def answer(self, name: str, words: Sequence[str], form: str, asked: Question) -> Said:
-        """One sound answer, worked out once however many ask for it at a time."""
+    async def answer(
+        self, name: str, words: Sequence[str], form: str, query: Question
+    ) -> JobAnswer:
+        """Return a sound answer, worked out once for all who ask for it at a time."""
         key = (form, *words)
         if key in self.answers:
             self.answers.move_to_end(key)
         else:
-            self.answers[key] = asyncio.create_task(self.worked(name, words, form, asked))
+            self.answers[key] = asyncio.create_task(self.worked(name, words, form, query))
             while len(self.answers) > KEPT:
                 self.answers.popitem(last=False)
         task = self.answers[key]
         try:
-            said = await asyncio.shield(task)
-            _sound(said, asked)
-            return said
+            answer = await asyncio.shield(task)
+            _sound(answer, query)
+            return answer
         except TooLong as late:
             self.answers.pop(key, None)
             raise TooLong(shlex.join(["oracle", *words])) from late
@@ -216,37 +224,39 @@ class Page:
             self.answers.pop(key, None)
             raise
 
-    async def worked(self, name: str, words: Sequence[str], form: str, asked: Question) -> Said:
-        """An answer of a worker; of a view over several sizes that of each, then the picture."""
+    async def worked(
+        self, name: str, words: Sequence[str], form: str, query: Question
+    ) -> JobAnswer:
+        """Return a worker's answer; a view over several sizes asks for each size first."""
         view, rows = VIEWS[name], None
         if view.sized and form != "rows":
-            sizes = [self.answer(name, line, "rows", asked) for line in each_size(words)]
-            rows = [row for said in await asyncio.gather(*sizes)
-                    for row in strict_json.loads(said["text"])]  # fmt: skip
+            sizes = [self.answer(name, line, "rows", query) for line in each_size(words)]
+            rows = [row for answer in await asyncio.gather(*sizes)
+                    for row in strict_json.loads(answer["text"])]  # fmt: skip
         kind = "picture" if view.forms == PICTURE else "search" if view.searches else ""
         return await self.workers.ask(words, form, kind, rows)
 
     async def drop(self, request: Request) -> Response:
         name, system = (request.query_params.get(key, "")[:200] for key in ("name", "system"))
-        asked = question({**USUAL, "system": system or USUAL["system"]}, self.uploads.kinds())
+        query = question({**USUAL, "system": system or USUAL["system"]}, self.uploads.kinds())
         content = await request.body()
 
-        async def ask(words: Sequence[str], form: str) -> Said:
+        async def ask(words: Sequence[str], form: str) -> JobAnswer:
             return await self.workers.ask(words, form, "search")
 
-        new, found = await self.uploads.take(name, content, asked["system"], ask)
-        return JSONResponse({"name": new, "kind": found.kind, "told": found.told})
+        new, upload = await self.uploads.take(name, content, query["system"], ask)
+        return JSONResponse({"name": new, "kind": upload.kind, "told": upload.summary})
 
 
 def palette() -> str:
-    """The colours of figures, as classes: `part-forward`, `kind-weights`, `exchange-0`."""
+    """Return the colours of figures as classes: `part-forward`, `kind-weights`, `exchange-0`."""
     from oracle.show.plot import style
     from oracle.show.plot.parts import EXCHANGES
 
     named = {f"part-{name}": look for name, look in style.PARTS.items()}
     named |= {f"kind-{name}": look for name, look in style.KINDS.items()}
     sent = [*EXCHANGES, (style.GREEN, "////")]
-    named |= {f"exchange-{at}": look for at, look in enumerate(sent)}
+    named |= {f"exchange-{number}": look for number, look in enumerate(sent)}
     stripes = ("background-image: repeating-linear-gradient(45deg, transparent 0 3px, "
                "rgb(255 255 255 / 55%) 3px 5px);")  # fmt: skip
     return "\n".join(
@@ -255,23 +265,24 @@ def palette() -> str:
     )
 
 
-def _sound(said: Said, asked: Question) -> None:
-    """Raise what an answer says is wrong."""
-    if "crash" in said:
+def _sound(answer: JobAnswer, query: Question) -> None:
+    """Raise the fault of an answer, if it has one."""
+    if "crash" in answer:
         raise HTTPException(500, "a fault of oracle: its terminal says more")
-    if "fault" in said:
+    if "fault" in answer:
         words = "; ".join(
-            one["what"] + (f" ({one['hint']})" if one["hint"] else "") for one in said["fault"]
+            fault["what"] + (f" ({fault['hint']})" if fault["hint"] else "")
+            for fault in answer["fault"]
         )
-        what = " ".join(one["what"] for one in said["fault"])
-        raise FieldError(field_of(what, said["name"], asked), words)
+        complaint = " ".join(fault["what"] for fault in answer["fault"])
+        raise FieldError(field_of(complaint, answer["name"], query), words)
 
 
-def field_of(words: str, name: str, asked: Question) -> str:
-    """The field that a fault is about, as far as its words say: beside it stands the fault."""
-    named = [field for field in NAMED if asked[field] and asked[field] == name]
+def field_of(words: str, name: str, query: Question) -> str:
+    """Return the field that a fault is about, as far as the words of the fault tell."""
+    named = [field for field in NAMED if query[field] and query[field] == name]
     spoken = [field for field in FIELDS if field.replace("-", " ") in words.replace("-", " ")]
-    spoken.sort(key=lambda field: not (asked[field] and asked[field] in words))
+    spoken.sort(key=lambda field: not (query[field] and query[field] in words))
     return next(iter([*named, *spoken]), "")
 
 
@@ -285,7 +296,7 @@ def _late(request: Request, error: Any) -> Response:
 
 
 def _unless_ended(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is worth a look: requests cut off by Ctrl-C are not."""
+    """Return whether a line of the log is worth reading: requests cut off by Ctrl-C are not."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, asyncio.CancelledError)
 
@@ -295,8 +306,8 @@ def listen(
 ) -> None:
     """Answer at an address until somebody ends it.
 
-    What a page asks that is opened without a question is worked out at once: a process that has
-    answered has loaded what other questions need too.
+    The question of a page opened without one is answered at once: a process that has answered has
+    loaded what other questions need too.
     """
     import uvicorn
 

@@ -1,4 +1,4 @@
-"""Who may ask, how much at once, and what a browser may load and do with the answer.
+"""The guard of the page: who may ask, how much, and what a browser may load.
 
 The token is the first part of the path, so every address of the page carries it and no cookie is
 needed; a page elsewhere that knows the port but not the token gets nothing. A name that somebody's
@@ -30,7 +30,7 @@ App = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 def loopback(host: str) -> bool:
-    """Whether a host is this machine alone."""
+    """Return whether a host is this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -52,10 +52,10 @@ class Guard:
 
         async def guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in message["headers"]}
+                set_headers = {name for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(
                     (name.encode(), value.encode()) for name, value in HEADERS.items()
-                    if name.encode() not in own)]  # fmt: skip
+                    if name.encode() not in set_headers)]  # fmt: skip
             await send(message)
 
         refused = self.refused(scope)
@@ -67,7 +67,7 @@ class Guard:
         await self.app(inner, _bounded(receive), guarded)
 
     def refused(self, scope: Scope) -> tuple[int, str] | None:
-        """(status, words) where a request is not answered."""
+        """Return the status and the words that refuse a request, or None where it is answered."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1")
                    for name, value in scope["headers"]}  # fmt: skip
         host = _name(headers.get("host", ""))
@@ -97,13 +97,13 @@ class Guard:
 
 
 def _name(host: str) -> str:
-    """A `Host` without its port."""
+    """Return a `Host` without its port."""
     return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else (
         host.rpartition(":")[0] if ":" in host else host)  # fmt: skip
 
 
 def _address(host: str, listens: str) -> bool:
-    """Whether a host is the name listened on, or an address of numbers, which no DNS can turn."""
+    """Return whether a host is the one listened on, or a numeric address, which needs no DNS."""
     if host == listens:
         return True
     try:
@@ -114,7 +114,7 @@ def _address(host: str, listens: str) -> bool:
 
 
 def _bounded(receive: Any) -> Any:
-    """The body of a request, ended where it is longer than it may be."""
+    """Return a receiver that ends a request whose body is longer than the limit."""
     count = 0
 
     async def bounded() -> Any:

@@ -1,7 +1,7 @@
-"""What a process that answers does: a command line, answered in memory, with nothing written.
+"""The work of a process that answers: it runs a command line in memory and writes nothing.
 
-A form is what is wanted of it: `json`, `csv`, `md`, `text`, `html`; of a picture `svg`, `png`,
-`inline` (to stand in the page), `rows` (what is drawn, which takes longer than drawing it).
+The form of an answer is `json`, `csv`, `md`, `text` or `html`; that of a picture is `svg`, `png`,
+`inline` (a part of the page) or `rows` (the data of the picture, slower to make than the drawing).
 """
 
 from __future__ import annotations
@@ -24,71 +24,71 @@ from oracle.spec.catalogue import shipped_folder
 from oracle.spec.document import SpecError
 from oracle.spec.files import only_within
 
-Said = dict[str, Any]  # `text` and what is told beside it, or `fault`
+JobAnswer = dict[str, Any]  # `text`, `code`, `note` and more; or `fault`, or `crash`
 
 
 Rows = list[dict[str, Any]]
 
 
-def answered(words: Sequence[str], form: str, rows: Rows | None = None) -> Said:
-    """One command line in one form: `text`, `note`, `alt`; or `fault`, or `crash`.
+def answered(words: Sequence[str], form: str, rows: Rows | None = None) -> JobAnswer:
+    """Answer one command line in one form: `text`, `note`, `alt`; or `fault`, or `crash`.
 
-    `rows` are what a picture is drawn from, where they are there already.
+    `rows` are the data of a picture, where an earlier answer has them.
     """
     begin = time.perf_counter()
     try:
         with only_within(Path(__file__).parents[2], shipped_folder(), Path.cwd()):
-            said = _answer(list(words), form, rows)
+            answer = _answer(list(words), form, rows)
     except SpecError as error:
-        return {"fault": [{"what": one.what, "hint": one.hint, "line": one.place.line}
-                          for one in error.faults], "name": error.name}  # fmt: skip
+        return {"fault": [{"what": fault.what, "hint": fault.hint, "line": fault.place.line}
+                          for fault in error.faults], "name": error.name}  # fmt: skip
     except Usage as error:
         return {"fault": [{"what": str(error), "hint": "", "line": 0}], "name": "options"}
     except Exception:
         sys.stderr.write(f"{shlex.join(['oracle', *words])}\n{traceback.format_exc()}")
         sys.stderr.flush()
         return {"crash": True}
-    return {**said, "took": time.perf_counter() - begin}
+    return {**answer, "took": time.perf_counter() - begin}
 
 
-def _answer(words: list[str], form: str, rows: Rows | None) -> Said:
+def _answer(words: list[str], form: str, rows: Rows | None) -> JobAnswer:
     from oracle.commands.cli import understood
 
     verb, *rest = words
     parser = parser_of(verb)
-    asked, _, _ = understood(parser, verb, rest)
+    args, _, _ = understood(parser, verb, rest)
     if verb == "plot":
-        return _figure(asked, form, rows)
+        return _figure(args, form, rows)
     if verb == "report":
-        from oracle.commands.report import made
+        from oracle.commands.report import report_file
 
-        return {"text": made(asked, shlex.join(["oracle", *words]))[1].decode(), "code": 0}
-    if hasattr(asked, "form"):
-        asked.form = form
-    answer = module_of(verb).run(asked)
+        return {"text": report_file(args, shlex.join(["oracle", *words]))[1].decode(), "code": 0}
+    if hasattr(args, "form"):
+        args.form = form
+    answer = module_of(verb).run(args)
     return {"text": answer.text, "code": answer.code, "note": answer.note}
 
 
-def _figure(asked: Any, form: str, rows: Rows | None) -> Said:
+def _figure(args: Any, form: str, rows: Rows | None) -> JobAnswer:
     from oracle.commands.plot import figure_of, rows_of
     from oracle.show.page.pictures import inline
     from oracle.show.plot import rendered
 
-    if hasattr(asked, "jobs"):
-        asked.jobs = 1  # others ask too
+    if hasattr(args, "jobs"):
+        args.jobs = 1  # others ask too
     if form == "rows":
-        return {"text": as_json(rows_of(asked)), "code": 0}
-    figure = figure_of(asked, rows)
-    said = {"alt": figure.alt, "code": 0, "note": "\n".join(asked.left_out)}
+        return {"text": as_json(rows_of(args)), "code": 0}
+    figure = figure_of(args, rows)
+    answer = {"alt": figure.alt, "code": 0, "note": "\n".join(args.left_out)}
     if form == "inline":
-        return {**said, "text": inline(figure, asked.kind)}
+        return {**answer, "text": inline(figure, args.kind)}
     content = rendered(figure, form)
-    return {**said, "text": base64.b64encode(content).decode() if form == "png"
+    return {**answer, "text": base64.b64encode(content).decode() if form == "png"
             else content.decode()}  # fmt: skip
 
 
 def serve(pipe: Any, folder: str) -> None:
-    """Answer what comes through a pipe until it closes; files of one folder are all it may read."""
+    """Answer the command lines of a pipe until it closes, reading files of one folder alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this ends it
     os.chdir(folder)
     tempfile.tempdir = folder

@@ -1,8 +1,8 @@
-"""What the page asks: one set of fields, as an address, as a command line, as Python.
+"""The question of the page: one set of fields, as an address, as a command line, as Python.
 
-A field is an option of the command line by its own name, or what is changed of the system. From
-the fields come the words of a command, which the command line's own parser reads; from what it
-reads come the keywords of the Python call. So the three agree: they are the same thing.
+A field is an option of the command line, or a factor or price of the system. The fields make the
+words of a command, the command line's own parser reads the words, and its result makes the
+keywords of the Python call. So the three always agree.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 class FieldError(Exception):
-    """What is wrong with one field of the page, said beside it."""
+    """A fault of one field of the page, shown beside the field."""
 
     def __init__(self, field: str, words: str) -> None:
         super().__init__(words)
@@ -42,48 +42,48 @@ class FieldError(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """The fields that were said, in the order of `FIELDS`."""
+    """The fields that are set, in the order of `FIELDS`."""
 
-    said: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, str], ...]
 
     def __getitem__(self, field: str) -> str:
-        return dict(self.said).get(field, "")
+        return dict(self.values).get(field, "")
 
     @property
     def address(self) -> str:
-        """What stands behind the `?` of an address."""
-        return urlencode(self.said)
+        """Return the part of an address after the `?`."""
+        return urlencode(self.values)
 
     @property
     def system(self) -> str:
-        """The system with what is changed of it, as every verb takes it."""
+        """Return the system with its changes, as every verb takes it."""
         changes = [f"{name}{TIMES}{self[name]}" for name in FACTORS if self[name]]
         changes += [f"{PRICE}={self[PRICE]} USD/h"] if self[PRICE] else []
         return ",".join((self["system"], *changes))
 
     def as_it_is(self) -> Question:
-        """The same without what-ifs."""
-        return Question(tuple(one for one in self.said if one[0] not in (*FACTORS, PRICE)))
+        """Return the question without what-ifs."""
+        return Question(tuple(pair for pair in self.values if pair[0] not in (*FACTORS, PRICE)))
 
     def of_plans(self) -> Question:
-        """The same with the global batch, which is what a plan is given."""
+        """Return the question with a global batch, as plans need it."""
         if self["batch"] or not self["batch-per-device"]:
             return self
         batch = max(1, round(float(self["batch-per-device"]) * int(self["devices"])))
-        said = {k: v for k, v in self.said if k != "batch-per-device"} | {"batch": str(batch)}
-        return Question(tuple((field, said[field]) for field in FIELDS if field in said))
+        values = {k: v for k, v in self.values if k != "batch-per-device"} | {"batch": str(batch)}
+        return Question(tuple((field, values[field]) for field in FIELDS if field in values))
 
     def words(self, verb: str, *more: str, without: Iterable[str] = ()) -> list[str]:
-        """The command line of a verb: the fields that it takes, and `more`.
+        """Return the command line of a verb: the fields that it takes, and `more`.
 
-        A verb of two words, `plot memory`, takes what the second does.
+        A verb of two words, `plot memory`, takes the options of its second word.
         """
-        found = [*verb.split(), self["model"], self.system]
+        line = [*verb.split(), self["model"], self.system]
         for field in OPTIONS:
             if not self[field] or field in without or f"--{field}" not in _flags(verb):
                 continue
-            found += [f"--{field}"] if field in SWITCHES else [f"--{field}", self[field]]
-        return [*found, *more]
+            line += [f"--{field}"] if field in SWITCHES else [f"--{field}", self[field]]
+        return [*line, *more]
 
 
 SWITCHES = ("any", "fastest")
@@ -91,74 +91,79 @@ SWITCHES = ("any", "fastest")
 
 @cache
 def _flags(verb: str) -> frozenset[str]:
-    """The options that a verb takes."""
+    """Return the options that a verb takes."""
     name, _, kind = verb.partition(" ")
     parser: argparse.ArgumentParser = parser_of(name)
     if kind:
-        [inner] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        [inner] = [
+            action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+        ]
         parser = inner.choices[kind]
     return frozenset(flag for action in options(parser) for flag in action.option_strings)
 
 
-def question(said: Mapping[str, str], uploaded: Mapping[str, str]) -> Question:
-    """The question of an address; a FieldError where a field cannot be what it says.
+def question(fields: Mapping[str, str], uploaded: Mapping[str, str]) -> Question:
+    """Return the question of an address, or raise a FieldError for a field with a wrong value.
 
-    `uploaded` are the names of specs that were dropped on the page, with their kind.
+    `uploaded` holds the names of specs that were dropped on the page, with their kinds.
     """
-    said = {**USUAL, **said} if not said.get("model") else dict(said)
-    for field in said:
+    fields = {**USUAL, **fields} if not fields.get("model") else dict(fields)
+    for field in fields:
         if field not in FIELDS:
             raise FieldError(field, f"no field is called `{field:.40}`; {suggest(field, FIELDS)}")
-    found = {field: said[field].strip() for field in FIELDS if said.get(field, "").strip()}
-    for field, value in found.items():
+    values = {field: fields[field].strip() for field in FIELDS if fields.get(field, "").strip()}
+    for field, value in values.items():
         if len(value) > LONGEST or not value.isprintable():
             raise FieldError(field, f"longer than {LONGEST} characters, or not plain text")
         if value.startswith("-"):
             raise FieldError(field, "a value does not begin with `-`")
         if field in NAMED:
-            _known(field, value, uploaded)
+            _check_name(field, value, uploaded)
         elif field in (*FACTORS, PRICE) and not _NUMBER.fullmatch(value):
             raise FieldError(field, f"`{value}` is not a number such as 2 or 0.5")
         elif field in SWITCHES and value != "on":
             raise FieldError(field, "`on`, or nothing")
     for field in ("model", "system", "devices"):
-        if field not in found:
+        if field not in values:
             raise FieldError(field, "say one")
-    found = {field: value for field, value in found.items()
+    values = {field: value for field, value in values.items()
              if not (field in FACTORS and float(value) == 1)}  # fmt: skip
-    asked = Question(tuple(found.items()))
-    read(parser_of("recommend"), asked.words("recommend")[1:])
-    return asked
+    checked = Question(tuple(values.items()))
+    read(parser_of("recommend"), checked.words("recommend")[1:])
+    return checked
 
 
-def _known(field: str, value: str, uploaded: Mapping[str, str]) -> None:
-    """Refuse what is neither shipped nor dropped on the page: no file of this machine is named."""
+def _check_name(field: str, value: str, uploaded: Mapping[str, str]) -> None:
+    """Refuse a name that is neither shipped nor dropped on the page, as any file is."""
     names = [*shipped(NAMED[field]), *(n for n, kind in uploaded.items() if kind == NAMED[field])]
     if value not in names:
         raise FieldError(field, f"no {field} is called `{value}`; {suggest(value, names)}")
 
 
 def read(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
-    """What the command line makes of words; a FieldError where it would refuse them."""
+    """Return the options that words parse to, or raise a FieldError where they do not parse."""
     from oracle.commands.arguments import changed
 
     try:
-        asked: argparse.Namespace = parser.parse_args(words)
+        args: argparse.Namespace = parser.parse_args(words)
     except Usage as error:
-        found = re.match(r"argument (?:-\w/)?--([\w-]+)[^:]*: (.*)", str(error), re.DOTALL)
+        match = re.match(r"argument (?:-\w/)?--([\w-]+)[^:]*: (.*)", str(error), re.DOTALL)
         raise FieldError(
-            found[1] if found else "batch", found[2] if found else str(error)
+            match[1] if match else "batch", match[2] if match else str(error)
         ) from None
-    asked.repeated = partial(repeated, words)
-    changed(asked)
-    return asked
+    args.repeated = partial(repeated, words)
+    changed(args)
+    return args
 
 
-def called(function: Callable[..., Any], said: Mapping[str, Any], first: Sequence[str]) -> str:
-    """A call in Python: the arguments of `first` by position, others where they are not usual."""
-    usual = {name: one.default for name, one in inspect.signature(function).parameters.items()}
-    words = [repr(said[name]) for name in first]
-    for name, value in said.items():
+def called(function: Callable[..., Any], keywords: Mapping[str, Any], first: Sequence[str]) -> str:
+    """Return a call in Python: `first` by position, other arguments unless at their default."""
+    usual = {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
+    words = [repr(keywords[name]) for name in first]
+    for name, value in keywords.items():
         if name in first or (name in usual and _same(value, usual[name])):
             continue
         words.append(f"{name}={value!r}")

@@ -18,7 +18,7 @@ from anyio import to_thread
 from oracle.commands.serve import job
 from oracle.spec import strict_json
 
-LEAST = 3  # one for each kind of question
+FEWEST = 3  # one for each kind of question
 
 
 class TooLong(Exception):
@@ -41,21 +41,21 @@ class Worker:
 
     def ask(
         self, words: Sequence[str], form: str, limit: float, rows: job.Rows | None = None
-    ) -> job.Said:
-        """What the process says; `TooLong` where it says nothing in time."""
+    ) -> job.JobAnswer:
+        """Return the answer of the process, or raise `TooLong` where it takes too long."""
         try:
             self.pipe.send_bytes(json.dumps([list(words), form, rows]).encode())
             if self.pipe.poll(limit):
-                said: job.Said = strict_json.loads(self.pipe.recv_bytes().decode())
-                return said
-        except (EOFError, OSError):  # it died: of memory, say
-            self.again()
+                answer: job.JobAnswer = strict_json.loads(self.pipe.recv_bytes().decode())
+                return answer
+        except (EOFError, OSError):  # it died, perhaps for want of memory
+            self.restart()
             return {"crash": True}
-        self.again()
+        self.restart()
         raise TooLong
 
-    def again(self) -> None:
-        """Another process in place of this one."""
+    def restart(self) -> None:
+        """Start another process in place of this one."""
         self.end()
         self.start()
 
@@ -70,24 +70,28 @@ class Workers:
 
     def __init__(self, count: int, folder: str, limit: float) -> None:
         self.limit = limit
-        self.all = [Worker(folder) for _ in range(max(count, LEAST))]
+        self.all = [Worker(folder) for _ in range(max(count, FEWEST))]
         self.idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
         for worker in self.all:
             self.idle.put_nowait(worker)
-        few = len(self.all)
-        self.turns = {"search": asyncio.Semaphore(few - 1), "picture": asyncio.Semaphore(few - 2)}
+        workers = len(self.all)
+        self.turns = {
+            "search": asyncio.Semaphore(workers - 1),
+            "picture": asyncio.Semaphore(workers - 2),
+        }
 
     async def ask(
         self, words: Sequence[str], form: str, kind: str = "", rows: job.Rows | None = None
-    ) -> job.Said:
-        """The answer of whichever process is free: a `search` leaves one free, a `picture` two."""
+    ) -> job.JobAnswer:
+        """Return the answer of a free process: a `search` leaves one free, a `picture` two."""
         turn: Any = self.turns.get(kind, nullcontext())
         async with turn:
             worker = await self.idle.get()
             try:
-                said: job.Said = await to_thread.run_sync(worker.ask, words, form, self.limit,
-                                                          rows)  # fmt: skip
-                return said
+                answer: job.JobAnswer = await to_thread.run_sync(
+                    worker.ask, words, form, self.limit, rows
+                )
+                return answer
             finally:
                 self.idle.put_nowait(worker)
 
