@@ -187,7 +187,7 @@ def shipped(reference: Path, name: str) -> Calibration:
         one = tuple(sample._replace(groups=1) for sample in pair.samples)
         facts = {**pair.machine, "date": "2021-06", "device": "Tesla V100-SXM2-16GB"}
         alone = replace(pair, samples=one, machine=facts)
-        return calibrate([*readings, alone.given(nodes=2)], "abci")
+        return calibrate([*readings, alone.with_facts(nodes=2)], "abci")
     device = name.partition("-")[0]
     readings = []
     said = "NCCL, ai-dynamo/aiconfigurator@095f58a51c nccl_perf.parquet"

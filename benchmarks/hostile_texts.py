@@ -213,9 +213,9 @@ def _on_data(path: Path) -> None:
 
 def _job(path: Path) -> None:
     from oracle.readers import frameworks, jobs
-    from oracle.readers.frameworks.training import Given
+    from oracle.readers.frameworks.training import Overrides
 
-    frameworks.training(jobs.read([path], {}), Given(None, 16, None))
+    frameworks.training(jobs.read([path], {}), Overrides(None, 16, None))
 
 
 def _plans(path: Path) -> None:

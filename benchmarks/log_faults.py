@@ -29,7 +29,9 @@ CASES = 60
 
 def read(path: Path, change: Callable[[str], str] = str, **facts: int) -> Reading:
     """A log after an accident, with what is said of it."""
-    return logs.parse(change(path.read_text(errors="replace")), path.name).stated(**facts)
+    return logs.parse(change(path.read_text(errors="replace")), path.name).checked_with_facts(
+        **facts
+    )
 
 
 def sound(folder: Path) -> Iterator[tuple[str, list[Reading], str]]:

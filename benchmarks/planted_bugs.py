@@ -622,10 +622,10 @@ MUTANTS = (
          "alike = ALIKE.get(family, family)", 'alike = "all"',
          "doubt::test_families_of_one_library_err_alike_and_others_apart"),
     _bug("readers: warm-up counts", "runs/steady",
-         "return found[max(begin, 1) :]", "return found",
+         "return usable_values[max(begin, 1) :]", "return usable_values",
          "run_logs::test_warm_up_is_left_out_and_nothing_else"),
     _bug("readers: what runs beside work shows too", "runs/timeline",
-         "alone = [length(t) - beside", "alone = [length(t) - 0 * beside",
+         "alone = [length(t) - hidden", "alone = [length(t) - 0 * hidden",
          "run_logs::test_a_trace_tells_kernels_by_group_messages_and_what_shows_of_them"),
     # --- run, optimizers ---------------------------------------------------------------------
     _bug("run: phases before do nothing for the target", "schedule",

@@ -21,7 +21,7 @@ from test_writers import written
 
 from oracle.plan.plan import parse
 from oracle.readers import frameworks, jobs
-from oracle.readers.frameworks.training import Given, Training
+from oracle.readers.frameworks.training import Overrides, Training
 from oracle.show import contract
 from oracle.spec.document import SpecError
 
@@ -32,13 +32,13 @@ ARGS = ("--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-lengt
 
 def read(*names: str, devices: int | None = None, **more: Any) -> Training:
     sheet = jobs.read([FOLDER / name for name in names], more.pop("variables", None))
-    return frameworks.training(sheet, Given(devices=devices, **more))
+    return frameworks.training(sheet, Overrides(devices=devices, **more))
 
 
 def said(text: str, devices: int | None = 16, **more: Any) -> Training:
     """Of one text in hand."""
     return frameworks.training(jobs.parse({"job": text}, more.pop("variables", None)),
-                               Given(devices=devices, **more))  # fmt: skip
+                               Overrides(devices=devices, **more))  # fmt: skip
 
 
 # --------------------------------------------------------------- scripts
@@ -222,7 +222,7 @@ def test_all_faults_come_at_once_and_two_files_must_agree(tmp_path: Path) -> Non
     assert len(raised.value.faults) >= 4
     texts = {"a.sh": f"python train.py {ARGS}\n", "b.args": "\n--micro-batch-size 8\n"}
     with pytest.raises(SpecError, match=r"`micro_batch_size` is `8` here, `4` at a\.sh:1"):
-        frameworks.training(jobs.parse(texts), Given(devices=16))
+        frameworks.training(jobs.parse(texts), Overrides(devices=16))
 
 
 def test_flags_that_may_matter_are_named_and_the_rest_is_counted() -> None:
@@ -276,7 +276,7 @@ def back(format: str, plan: str, batch: int, precision: str = "bf16", **more: An
     except SpecError:
         assume(False)
     devices = int(parse(plan, 1).devices[0, 0])
-    found = frameworks.training(jobs.parse(files), Given(devices=devices, **more))
+    found = frameworks.training(jobs.parse(files), Overrides(devices=devices, **more))
     assert (found.batch, found.devices, found.precision) == (batch, devices, precision)
     return found
 
@@ -383,7 +383,7 @@ WORDS = (
 
 
 def survives(texts: dict[str, str]) -> None:
-    for beside in (Given(), Given(devices=64, model="gpt2")):
+    for beside in (Overrides(), Overrides(devices=64, model="gpt2")):
         try:
             found = frameworks.training(jobs.parse(texts), beside)
         except SpecError:

@@ -57,7 +57,7 @@ def test_intel_mpi_groups_streams_and_overlap() -> None:
     imb = read("imb_multi.txt")
     pairs = [s for s in imb.samples if s.groups == 8]
     assert [s.seconds for s in pairs] == pytest.approx([20 * US, 21 * US])
-    placed = {s.groups: s.nodes for s in imb.given(ranks=16, nodes=2).samples if s.window == 1}
+    placed = {s.groups: s.nodes for s in imb.with_facts(ranks=16, nodes=2).samples if s.window == 1}
     assert placed[8] == 1  # ranks side by side share a node, eight pairs or one
     (stream,) = (s for s in imb.samples if s.window > 1)
     # 305,175 messages a second both ways between two pairs

@@ -235,7 +235,7 @@ def test_osu_prefixes_warnings_and_no_numbers() -> None:
 
 
 def test_given_supplies_what_a_log_leaves_out() -> None:
-    found = read("osu_many.txt").given(ranks=8, nodes=2)
+    found = read("osu_many.txt").with_facts(ranks=8, nodes=2)
     gathered = next(s for s in found.samples if s.operation == "allgather" and s.nbytes > 2**17)
     assert gathered.nbytes == 8 * 65536
     assert not gathered.per_rank

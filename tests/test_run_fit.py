@@ -190,9 +190,9 @@ def test_runs_inside_a_node_and_between_nodes_tell_the_network() -> None:
 
 
 @pytest.mark.parametrize(("log", "plan", "batch", "why"), [
-    (RunLog("x", "", said={"devices": 16}), "data:8", 64, "of devices 16, not of devices 8"),
-    (RunLog("x", "", said={"batch": 32}), "data:8", 64, "of batch 32, not of batch 64"),
-    (RunLog("x", "", said={"tensor": 2}), "data:8", 64, "of tensor 2, not of tensor 1"),
+    (RunLog("x", "", settings={"devices": 16}), "data:8", 64, "of devices 16, not of devices 8"),
+    (RunLog("x", "", settings={"batch": 32}), "data:8", 64, "of batch 32, not of batch 64"),
+    (RunLog("x", "", settings={"tensor": 2}), "data:8", 64, "of tensor 2, not of tensor 1"),
     (RunLog("x", "", layers={"nobody": (Timing(1),) * 3}), "data:8", 64, "no layer `nobody`"),
     (RunLog("x", "", kernels={"attention": Timing(1)}), "data:8", 64, "has none"),
     (RunLog("x", "", step=Timing(1000.0)), "data:8", 64, "times what is predicted"),

@@ -38,12 +38,12 @@ def test_a_log_says_the_median_of_its_steady_steps(name: str) -> None:
 
 
 def test_a_log_says_how_it_was_run() -> None:
-    said = runs.parse(made.MEGATRON.encode(), "log").said
+    said = runs.parse(made.MEGATRON.encode(), "log").settings
     assert said == {"devices": 16, "tensor": 2, "sequence": 1024, "batch": 64}
-    assert runs.parse(made.NEMO.encode(), "log").said["batch"] == 64
-    assert runs.parse(made.TORCHTITAN.encode(), "log").said["token"] == 1
+    assert runs.parse(made.NEMO.encode(), "log").settings["batch"] == 64
+    assert runs.parse(made.TORCHTITAN.encode(), "log").settings["token"] == 1
     totals = runs.parse(made.TOTALS.encode(), "log")
-    assert (totals.plan, totals.said["batch"]) == ("data:8", 64)
+    assert (totals.plan, totals.settings["batch"]) == ("data:8", 64)
 
 
 @pytest.mark.parametrize("form", ["trace", "plain", "nsight"])
@@ -59,9 +59,9 @@ def test_a_trace_tells_kernels_by_group_messages_and_what_shows_of_them(
     assert {name: each.seconds for name, each in found.kernels.items()} == pytest.approx(made.BUSY)
     assert {op: each.seconds for op, each in found.messages.items()} == pytest.approx(
         {"allreduce": 0.03})  # fmt: skip
-    assert found.shown is not None
-    assert found.shown.seconds == pytest.approx(made.SHOWN)
-    assert found.said.get("devices", 8) == 8
+    assert found.exposed is not None
+    assert found.exposed.seconds == pytest.approx(made.SHOWN)
+    assert found.settings.get("devices", 8) == 8
 
 
 def test_a_trace_that_was_cut_off_tells_what_it_has(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_layers_totals_and_steps_are_told_by_their_columns() -> None:
 
 def test_what_oracle_measured_of_a_plan_is_a_log_too() -> None:
     found = runs.parse(made.RUN.encode(), "log")
-    assert (found.plan, found.said) == ("data:2,overlap=off", {"batch": 64, "devices": 2})
+    assert (found.plan, found.settings) == ("data:2,overlap=off", {"batch": 64, "devices": 2})
     assert found.totals["backward"].seconds == 0.4
     assert found.messages["allreduce"].seconds == 0.3
-    assert found.shown is None
+    assert found.exposed is None
     with pytest.raises(InputError, match="no measurement of one plan"):
         runs.parse(made.RUN.replace('"plans": [', '"plans": [{}, ').encode(), "log")
 

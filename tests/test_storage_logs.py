@@ -77,9 +77,11 @@ def test_what_kept_accelerators_busy_is_a_bound_from_below() -> None:
 
 
 def test_what_is_said_with_a_name_holds_for_rates_too() -> None:
-    (one,) = read("dlio.log").stated(nodes=4).storage
+    (one,) = read("dlio.log").checked_with_facts(nodes=4).storage
     assert one.nodes == 4
-    assert [fault.kind for fault in read("ior.txt").stated(nodes=2).faults] == ["counts"]
+    assert [fault.kind for fault in read("ior.txt").checked_with_facts(nodes=2).faults] == [
+        "counts"
+    ]
 
 
 def test_jobs_at_once_add_up() -> None:

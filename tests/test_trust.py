@@ -43,7 +43,7 @@ def run(
 
 
 def parsed(text: str, path: str = "a.log", **facts: int) -> Reading:
-    return logs.parse(text, path).stated(**facts)
+    return logs.parse(text, path).checked_with_facts(**facts)
 
 
 def said(readings: list[Reading], system: str = "dgx-h100") -> list[str]:

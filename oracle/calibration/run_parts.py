@@ -56,7 +56,7 @@ class Part:
 
 def checked(run: Run, model: Model) -> Run:
     """The run with its step in seconds, if its log can be of this model, plan and batch."""
-    log, plan, log_facts = run.log, run.parsed, run.log.said
+    log, plan, log_facts = run.log, run.parsed, run.log.settings
     devices = int(plan.devices[0, 0])
     tokens = int(max((row.made.extents[0] for row in model.rows if row.made.tokens), default=0))
     expected = {"devices": devices, "batch": run.batch}
@@ -134,8 +134,8 @@ def logged(run: Run, model: Model) -> Iterator[Part]:
         yield part(name if name == "update" else f"kernels: {name}", _sum(timings))
     if log.messages:  # a kernel of a message waits for the other ranks, too
         yield part("messages", _sum(list(log.messages.values())), OPERATION)
-    if log.shown:
-        yield part("messages shown", log.shown, OPERATION)
+    if log.exposed:
+        yield part("messages shown", log.exposed, OPERATION)
     if log.layers:
         yield part("update", _sum([update for _, _, update in log.layers.values()]))
 

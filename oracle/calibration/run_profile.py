@@ -53,7 +53,7 @@ def runs_of(
 
 def _stated(log: runs.RunLog, path: str) -> tuple[str, int]:
     """The plan and batch that a log states; a list of arguments is read as a job's."""
-    plan, batch = log.plan, int(log.said.get("batch", 0))
+    plan, batch = log.plan, int(log.settings.get("batch", 0))
     if not plan or not batch:
         with suppress(SpecError):
             job = frameworks.training(jobs.read([path]))

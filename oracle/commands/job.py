@@ -42,9 +42,9 @@ def answer(args: argparse.Namespace) -> Answer:
 def read(args: argparse.Namespace) -> Training:
     """Return the training that the files of a job say."""
     from oracle.readers import frameworks, jobs
-    from oracle.readers.frameworks.training import Given
+    from oracle.readers.frameworks.training import Overrides
 
-    overrides = Given(args.model, args.devices, args.software)
+    overrides = Overrides(args.model, args.devices, args.software)
     return frameworks.training(jobs.read(args.what, dict(args.variables)), overrides)
 
 

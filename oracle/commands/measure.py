@@ -124,6 +124,7 @@ def compute(args: argparse.Namespace) -> Answer:
         complaint = "`measure compute` needs --model, --plan and --batch"
         raise refusal("measure", complaint, hint, "E103")
     need_runnable(args.model, args.plan, args.batch)
+    from oracle.executor.measure.profile import measure_compute
     from oracle.executor.plan_run import PlanRun
 
     jobs = [

@@ -73,7 +73,7 @@ def _on_ranks(args: argparse.Namespace) -> Answer:
     """Return the answer for the installation and for the ranks, started here or by a launcher."""
     from oracle.ask.proved import checks
     from oracle.ask.selftest import Selftest, selftest
-    from oracle.executor.proof.machine import prove
+    from oracle.executor.proof.machine import proof_of, prove
     from oracle.spec.catalogue import system
 
     on_system = system(args.system) if args.system else None
@@ -81,7 +81,7 @@ def _on_ranks(args: argparse.Namespace) -> Answer:
         outcome = prove(parts, seconds=float(args.seconds), **how)
         if not (outcome.complete and outcome.leads):
             return ended(outcome, "")
-        proof = found(parts)
+        proof = proof_of(parts)
     title = f"this installation, on {proof.ranks} ranks of {proof.device},"
     tried = (*selftest().checks, *checks(proof, on_system))
     return _answer(args, Selftest(tried, title, outcome.seconds))

@@ -8,8 +8,8 @@ from typing import Any
 
 from oracle.spec.document import Fault, Place
 
-MOST = 2**40  # of any count in a config; more is a slip or an attack
-NAMES: dict[str, tuple[str, ...]] = {  # what each field is called, in the order of preference
+LARGEST = 2**40  # of any count in a config; a larger one is a slip or an attack
+NAMES: dict[str, tuple[str, ...]] = {  # the names of each field, in order of preference
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"),
@@ -34,40 +34,44 @@ class Config:
     fields: Mapping[str, Any]
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    asked: int | None = None  # another length of the sequence than the config's
+    length: int | None = None  # of the sequence, if another than the config's
 
     def but(self, fields: Mapping[str, Any]) -> Config:
-        """The same config with other fields; what is found wrong or noted stays together."""
-        return Config(self.path, fields, self.faults, self.notes, self.asked)
+        """Return the config with other fields, but with the same lists of faults and notes."""
+        return Config(self.path, fields, self.faults, self.notes, self.length)
 
-    def fault(self, key: str, what: str, hint: str = "") -> None:
-        self.faults.append(Fault("E105", what, Place(path=key), hint))
+    def fault(self, key: str, complaint: str, hint: str = "") -> None:
+        self.faults.append(Fault("E105", complaint, Place(path=key), hint))
 
-    def integer(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
-        """The first of these fields that is there, as a whole number."""
+    def integer(self, *keys: str, default: int | None = None, smallest: int = 1) -> int | None:
+        """Return the first of these fields that exists, as a whole number."""
         for key in keys:
             value = self.fields.get(key)
             if value is None:
                 continue
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-                self.fault(key, f"`{key}` is not a whole number from {least} on")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int)
+                or not smallest <= value <= LARGEST
+            ):
+                self.fault(key, f"`{key}` is not a whole number from {smallest} on")
                 return default
             return value
         return default
 
-    def optional(self, what: str, default: int | None = None) -> int | None:
-        """A size of `NAMES`, by whichever name the config has it."""
-        return self.integer(*NAMES[what], default=default)
+    def optional(self, size: str, default: int | None = None) -> int | None:
+        """Return a size of `NAMES`, by any of its names."""
+        return self.integer(*NAMES[size], default=default)
 
-    def required(self, what: str) -> int:
-        """A size of `NAMES`; its absence is a fault."""
-        value = self.optional(what)
+    def required(self, size: str) -> int:
+        """Return a size of `NAMES`; its absence is a fault."""
+        value = self.optional(size)
         if value is None:
-            if not any(key in self.fields for key in NAMES[what]):
-                hint = f"a config says it as `{NAMES[what][0]}`"
-                self.faults.append(Fault("E103", f"`{what}` is missing", Place(), hint))
+            if not any(key in self.fields for key in NAMES[size]):
+                hint = f"a config says it as `{NAMES[size][0]}`"
+                self.faults.append(Fault("E103", f"`{size}` is missing", Place(), hint))
             return 1
         return value
 
@@ -85,17 +89,17 @@ class Config:
         return value if isinstance(value, str) else default
 
     def rate(self, *keys: str) -> float:
-        """The largest of these fields."""
-        found = [self.fields.get(key) for key in keys]
-        return max((float(v) for v in found if isinstance(v, int | float)), default=0.0)
+        """Return the largest of these fields."""
+        rates = [self.fields.get(key) for key in keys]
+        return max((float(v) for v in rates if isinstance(v, int | float)), default=0.0)
 
     def counts(self, key: str, default: list[int]) -> list[int]:
-        """A list of whole numbers, one for each stage of a network."""
+        """Return a list of whole numbers, one for each stage of a network."""
         value = self.fields.get(key)
         if value is None:
             return default
         good = isinstance(value, list) and 0 < len(value) <= 64
-        if not good or not all(type(v) is int and 0 < v <= MOST for v in value):
+        if not good or not all(type(v) is int and 0 < v <= LARGEST for v in value):
             self.fault(key, f"`{key}` is not a list of whole numbers")
             return default
         return [int(v) for v in value]

@@ -1,4 +1,4 @@
-"""Layers of a spec from items in a row: equal runs are written once, with a repeat count."""
+"""Layers of a spec from a sequence of items: equal runs are written once, with a repeat count."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FUNCTIONS = {"relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax",
 
 @dataclass(slots=True)
 class Item:
-    """One layer to be written: its kind and fields, the items it reads, what it makes."""
+    """One layer to be written: its kind, its fields, the items it reads, its output."""
 
     kind: str
     fields: dict[str, Any]
     feeds: list[int]
-    made: Shape
+    output: Shape
 
     @property
     def several(self) -> bool:
@@ -28,7 +28,7 @@ class Item:
 
 
 class Folded:
-    """Items cut into pieces where one tensor only is passed on; equal runs are written once."""
+    """Items, cut into pieces that pass on one tensor, with equal runs written once."""
 
     LONGEST = 64  # pieces of one block
 
@@ -41,12 +41,12 @@ class Folded:
         self.piece = {i: n for n, piece in enumerate(self.pieces) for i in piece}
 
     def _pieces(self) -> Iterator[range]:
-        least = [len(self.items)] * (len(self.items) + 1)
+        earliest_read = [len(self.items)] * (len(self.items) + 1)
         for i in reversed(range(len(self.items))):
-            least[i] = min(least[i + 1], *self.items[i].feeds)
+            earliest_read[i] = min(earliest_read[i + 1], *self.items[i].feeds)
         start = 0
         for i in range(len(self.items)):
-            if least[i + 1] >= i:
+            if earliest_read[i + 1] >= i:
                 yield range(start, i + 1)
                 start = i + 1
 
@@ -60,66 +60,70 @@ class Folded:
         )  # fmt: skip
 
     def layers(self) -> list[Any]:
-        found: list[Any] = []
-        at = 0
-        while at < len(self.pieces):
-            length, times = self._run(at)
-            span = self.pieces[at : at + length]
+        written: list[Any] = []
+        place = 0
+        while place < len(self.pieces):
+            length, times = self._run(place)
+            span = self.pieces[place : place + length]
             begin, end = span[0].start, span[-1].stop
             if length == 1 and len(span[0]) == 1:
-                found += self._write(begin, end, "")
+                written += self._write(begin, end, "")
             else:
-                last = self.pieces[at + length * times - 1][-1]
+                last = self.pieces[place + length * times - 1][-1]
                 block: dict[str, Any] = {"repeat": times} if times > 1 else {}
-                if self._wanted(last, range(last + 1, len(self.items)), at + length * times):
+                if self._is_read_by_name(
+                    last, range(last + 1, len(self.items)), place + length * times
+                ):
                     block = {"name": self._name(last, "stack"), **block}
                 inner = self._write(begin, end, "block")
-                found.append({**block, "layers": inner})
-            at += length * times
-        return found
+                written.append({**block, "layers": inner})
+            place += length * times
+        return written
 
-    def _run(self, at: int) -> tuple[int, int]:
-        """(pieces in a block, times it recurs) of what starts here."""
+    def _run(self, place: int) -> tuple[int, int]:
+        """Return the pieces of the block that starts at a place, and how often it recurs."""
         best = (1, 1)
-        if not any(self.items[i].several for i in self.pieces[at]):
+        if not any(self.items[i].several for i in self.pieces[place]):
             return best
-        for length in range(1, min(self.LONGEST, (len(self.pieces) - at) // 2) + 1):
-            unit, times = self.forms[at : at + length], 1
-            while self.forms[at + length * times : at + length * (times + 1)] == unit:
+        for length in range(1, min(self.LONGEST, (len(self.pieces) - place) // 2) + 1):
+            unit, times = self.forms[place : place + length], 1
+            while self.forms[place + length * times : place + length * (times + 1)] == unit:
                 times += 1
             if times > 1 and length * (times - 1) > best[0] * (best[1] - 1):
                 best = (length, times)
-        while best[1] == 1 and self._tail(at + best[0]):
+        while best[1] == 1 and self._tail(place + best[0]):
             best = (best[0] + 1, 1)
         return best
 
-    def _tail(self, at: int) -> bool:
-        """Whether a piece is a mere activation, which belongs to the block before it."""
-        found = [self.items[i] for i in self.pieces[at]] if at < len(self.pieces) else []
-        return len(found) == 1 and found[0].kind in FUNCTIONS
+    def _tail(self, place: int) -> bool:
+        """Return whether a piece is a single activation, which joins the block before it."""
+        items = [self.items[i] for i in self.pieces[place]] if place < len(self.pieces) else []
+        return len(items) == 1 and items[0].kind in FUNCTIONS
 
     def _write(self, begin: int, end: int, entry: str) -> list[Any]:
-        wanted = {feed for i in range(begin, end) for feed in self.items[i].feeds
+        read_by_name = {feed for i in range(begin, end) for feed in self.items[i].feeds
                   if self.items[i].several or feed != i - 1}  # fmt: skip
-        known = self.names.get(begin - 1, "")
+        outer_name = self.names.get(begin - 1, "")
         if entry:
             self.names[begin - 1] = entry
         written = []
         for i in range(begin, end):
             item = self.items[i]
             fields: dict[str, Any] = {}
-            outside = not entry and self._wanted(i, range(end, len(self.items)), self.piece[i] + 1)
-            if i in wanted or outside:
+            outside = not entry and self._is_read_by_name(
+                i, range(end, len(self.items)), self.piece[i] + 1
+            )
+            if i in read_by_name or outside:
                 fields["name"] = self._name(i, item.kind)
             if item.several or item.feeds != [i - 1]:
                 fields["from"] = [self.names[feed] for feed in item.feeds]
             written.append(_written(item.kind, {**fields, **item.fields}))
         if entry:
-            self.names[begin - 1] = known
+            self.names[begin - 1] = outer_name
         return written
 
-    def _wanted(self, i: int, within: range, following: int) -> bool:
-        """Whether a layer further down has to call item i by name; the next block need not."""
+    def _is_read_by_name(self, i: int, within: range, following: int) -> bool:
+        """Return whether a later layer has to name item i; the next block need not."""
         length, _ = self._run(following) if following < len(self.pieces) else (0, 0)
         called = self.pieces[following + length - 1].stop if length else 0
         return any(

@@ -1,8 +1,8 @@
-"""A traced graph of operations, in which attention, MLPs and activations are recognised.
+"""A traced graph of operations, which recognises attention, MLPs and activations.
 
-Tracers (torch, ONNX) append one `Op` a call, with what it read. Operations that belong together
-become one by their place in the graph: attention, MLPs, and norms and activations that were
-written out by hand.
+Tracers (torch, ONNX) append one `Op` a call, with its inputs. Operations that belong together are
+joined by their place in the graph: attention, MLPs, and norms and activations that were written
+out by hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MLP_FUNCTIONS = ("gelu", "relu", "silu")
 
 @dataclass
 class TracedGraph:
-    """Operations in the order they ran, and rewriting of those that belong together."""
+    """Operations in the order they ran, which can be joined where they belong together."""
 
     name: str
     batch: int
@@ -35,58 +35,58 @@ class TracedGraph:
     sizes: dict[str, int] = field(default_factory=dict)  # elements of each parameter, if known
     placed: set[str] = field(default_factory=set)  # parameters that a layer has
 
-    def stop(self, what: str, hint: str = "") -> SpecError:
-        return refusal(self.name, what, hint, "E111")
+    def stop(self, complaint: str, hint: str = "") -> SpecError:
+        return refusal(self.name, complaint, hint, "E111")
 
-    def put(self, op: Op) -> int:
+    def append(self, op: Op) -> int:
         self.ops.append(op)
         return len(self.ops) - 1
 
     def root(self, i: int) -> int:
-        """The operation whose values these are: views and scalings are passed through."""
+        """Return the operation that made these values, looking through views and scalings."""
         while i >= 0 and self.ops[i].kind == "pass" and self.ops[i].feeds:
             i = self.ops[i].feeds[0]
         return i
 
     def follow(self, outputs: Iterable[int]) -> None:
-        """Say which operations the model returns, and gather what belongs together."""
+        """Set the operations that the model returns, and join those that belong together."""
         self.outputs = list(dict.fromkeys(outputs))
         self._collapse()
 
     def live(self) -> list[int]:
-        """What the outputs depend on, in order."""
-        seen: set[int] = set()
+        """Return the operations that the outputs depend on, in order."""
+        visited: set[int] = set()
         stack = [self.root(output) for output in self.outputs]
         while stack:
             i = stack.pop()
-            if i < 0 or i in seen:
+            if i < 0 or i in visited:
                 continue
-            seen.add(i)
+            visited.add(i)
             stack += [self.root(feed) for feed in self.ops[i].feeds]
-        return sorted(seen)
+        return sorted(visited)
 
     def readers(self) -> dict[int, list[int]]:
-        """Which live operations read each one."""
-        found: dict[int, list[int]] = {}
+        """Return the live operations that read each operation."""
+        readers_of: dict[int, list[int]] = {}
         for i in self.live():
             for feed in self.ops[i].feeds:
-                found.setdefault(self.root(feed), []).append(i)
-        return found
+                readers_of.setdefault(self.root(feed), []).append(i)
+        return readers_of
 
     def trace(self, i: int) -> tuple[list[int], set[str]]:
-        """(weighted operations that feed i through weightless ones, kinds met on the way)."""
+        """Return the weighted operations that feed i, and the weightless kinds on the way."""
         sources: list[int] = []
         met: set[str] = set()
-        seen: set[int] = set()
+        visited: set[int] = set()
         stack = [i]
         while stack:
-            at = stack.pop()
-            if at in seen:
+            number = stack.pop()
+            if number in visited:
                 continue
-            seen.add(at)
-            op = self.ops[at] if at >= 0 else None
+            visited.add(number)
+            op = self.ops[number] if number >= 0 else None
             if op is None or op.kind not in WEIGHTLESS:
-                sources.append(at)
+                sources.append(number)
                 continue
             met.add(op.fields.get("op", op.kind))
             stack += op.feeds
@@ -118,22 +118,24 @@ class TracedGraph:
                 self._dropped(i, readers)
 
     def _function(self, i: int) -> None:
-        """x · f(x) is an activation; x · rsqrt(mean(x²)) is the inside of a norm."""
+        """Join x · f(x) to an activation, x · rsqrt(mean(x²)) to the inside of a norm."""
         op = self.ops[i]
-        for one, other in (op.feeds, op.feeds[::-1]) if len(op.feeds) == 2 else ():
-            x = self.root(one)
-            sources, met = self._back(other, x)
-            known = [word for word in ACTIVATION_OF if word in met]
-            if sources != {x} or not known:
+        for factor, second_factor in (op.feeds, op.feeds[::-1]) if len(op.feeds) == 2 else ():
+            x = self.root(factor)
+            sources, met = self._back(second_factor, x)
+            matching = [word for word in ACTIVATION_OF if word in met]
+            if sources != {x} or not matching:
                 continue
-            if function := next((ACTIVATION_OF[word] for word in known if ACTIVATION_OF[word]), ""):
-                self.ops[i] = Op("activation", [x], op.given, {"op": function}, last=op.last)
+            if function := next(
+                (ACTIVATION_OF[word] for word in matching if ACTIVATION_OF[word]), ""
+            ):
+                self.ops[i] = Op("activation", [x], op.input_dims, {"op": function}, last=op.last)
             else:
-                self.ops[i] = Op("pass", [x], op.given, {"op": "normed"})
+                self.ops[i] = Op("pass", [x], op.input_dims, {"op": "normed"})
             return
 
     def moving(self, i: int) -> int:
-        """The last operation that wrote these values to memory: views alone are passed through."""
+        """Return the last operation that wrote these values to memory, looking through views."""
         while i >= 0 and self.ops[i].kind == "pass" and self.ops[i].feeds:
             counted = self.ops[i].counted
             if self.ops[i].weights or (counted is not None and counted.moves):
@@ -142,20 +144,20 @@ class TracedGraph:
         return i
 
     def _back(self, i: int, stop: int) -> tuple[set[int], set[str]]:
-        """(operations that i is made of, words of what was done to them), no further than `stop`.
+        """Return the operations that i is made of, and the kinds on the way, back to `stop`.
 
-        Functions count as passed through here.
+        Functions are looked through too.
         """
         sources: set[int] = set()
         met: set[str] = set()
-        seen: set[int] = set()
+        visited: set[int] = set()
         stack = [i]
         while stack:
-            at = stack.pop()
-            if at in seen:
+            number = stack.pop()
+            if number in visited:
                 continue
-            seen.add(at)
-            op = self.ops[at] if at >= 0 and at != stop else None
+            visited.add(number)
+            op = self.ops[number] if number >= 0 and number != stop else None
             if op is None or op.kind not in (
                 "pass",
                 "mean",
@@ -164,29 +166,33 @@ class TracedGraph:
                 "activation",
                 "join",
             ):
-                sources.add(at)
+                sources.add(number)
                 continue
             met.add(op.fields.get("op", op.kind))
             stack += op.feeds
         return sources, met
 
     def _dropped(self, i: int, readers: dict[int, list[int]]) -> None:
-        """Dropout of a branch is part of the sum that it joins, or of the table it follows."""
+        """Join dropout to the sum that its branch enters, or to the table that it follows."""
         op = self.ops[i]
         if op.kind == "dropout":
-            made = self.root(op.feeds[0])
-            if made >= 0 and self.ops[made].kind == "embedding" and i in readers.get(made, []):
-                self.ops[made].fields["dropout"] = True
+            source = self.root(op.feeds[0])
+            if (
+                source >= 0
+                and self.ops[source].kind == "embedding"
+                and i in readers.get(source, [])
+            ):
+                self.ops[source].fields["dropout"] = True
                 self.ops[i] = Op("pass", op.feeds)
             return
         for n, feed in enumerate(op.feeds):
-            made = self.root(feed)
-            if made >= 0 and self.ops[made].kind == "dropout" and readers.get(made) == [i]:
-                op.feeds[n] = self.ops[made].feeds[0]
+            source = self.root(feed)
+            if source >= 0 and self.ops[source].kind == "dropout" and readers.get(source) == [i]:
+                op.feeds[n] = self.ops[source].feeds[0]
                 op.fields["dropout"] = True
 
     def _tokens(self, op: Op) -> None:
-        """Class tokens were joined on the way to a position table."""
+        """Note the class tokens that were joined on the way to a position table."""
         i, extra = op.feeds[0], 0
         while i >= 0 and self.ops[i].kind == "pass":
             extra += self.ops[i].fields.get("extra", 0)
@@ -195,10 +201,10 @@ class TracedGraph:
         if extra:
             op.feeds = [i]
             op.fields = {"extra_tokens": extra}
-            op.given = (op.given[0], op.given[1] - extra, *op.given[2:])
+            op.input_dims = (op.input_dims[0], op.input_dims[1] - extra, *op.input_dims[2:])
 
     def _attention(self, i: int) -> None:
-        """Projections, core and output projection become one layer."""
+        """Join projections, core and output projection to one attention layer."""
         op = self.ops[i]
         if op.kind == "core":
             ends, says = op.feeds, op.fields
@@ -241,35 +247,41 @@ class TracedGraph:
         weights = frozenset[str]().union(*(self.ops[j].weights for j in (*projections, out)))
         if norms and self.ops[norms[0]].counted is None:
             self.note("the norms of queries and keys are left out")
-        self.ops[out] = Op("attention", [source], self.ops[projections[0]].given, fields, weights,
-                           beside=tuple(self.ops[j] for j in norms))  # fmt: skip
+        self.ops[out] = Op(
+            "attention",
+            [source],
+            self.ops[projections[0]].input_dims,
+            fields,
+            weights,
+            norms=tuple(self.ops[j] for j in norms),
+        )
 
     def _projections(self, ends: Iterable[int]) -> tuple[list[int], list[int], int, bool]:
-        """(matrices that made queries, keys and values, their norms, what they read, rotated?)."""
+        """Return the projections of an attention, their norms, their input, and if rotary."""
         sources: list[int] = []
-        beside: list[int] = []
+        all_norms: list[int] = []
         met: set[str] = set()
         for end in ends:
-            found, words = self.trace(end)
-            while norms := [j for j in found if j >= 0 and self.ops[j].kind == "norm"]:
-                found = [j for j in found if j not in norms]
+            feeding, words = self.trace(end)
+            while norms := [j for j in feeding if j >= 0 and self.ops[j].kind == "norm"]:
+                feeding = [j for j in feeding if j not in norms]
                 for j in norms:
-                    beside.append(j)
+                    all_norms.append(j)
                     further, _ = self.trace(self.ops[j].feeds[0])
-                    found += further
-            sources, met = sources + found, met | words
+                    feeding += further
+            sources, met = sources + feeding, met | words
         projections = sorted({j for j in sources if j >= 0 and self.ops[j].kind == "dense"})
         read = {self.root(self.ops[j].feeds[0]) for j in projections}
-        others = set(sources) - set(projections) - read
-        if not projections or len(read) != 1 or others:
+        strangers = set(sources) - set(projections) - read
+        if not projections or len(read) != 1 or strangers:
             raise self.stop(
                 "attention whose queries and keys come from different tensors is no layer kind",
                 "describe one stack only, or write the spec by hand",
             )
-        return projections, sorted(set(beside)), read.pop(), "multiply" in met
+        return projections, sorted(set(all_norms)), read.pop(), "multiply" in met
 
     def _scores(self, i: int) -> int | None:
-        """The product of queries and keys behind a softmax, if there is one."""
+        """Return the product of queries and keys before a softmax, if there is one."""
         soft = False
         for _ in range(40):
             i = self.root(i)
@@ -285,34 +297,34 @@ class TracedGraph:
         return None
 
     def _says(self, word: str, feeds: list[int]) -> bool:
-        """Whether an operation between two products says so."""
-        stack, seen = list(feeds), set()
+        """Return whether an operation since the last product has a field."""
+        stack, visited = list(feeds), set()
         while stack:
             i = stack.pop()
-            if i < 0 or i in seen or self.ops[i].kind in ("dense", "product"):
+            if i < 0 or i in visited or self.ops[i].kind in ("dense", "product"):
                 continue
-            seen.add(i)
+            visited.add(i)
             if self.ops[i].fields.get(word):
                 return True
             stack += self.ops[i].feeds
         return False
 
     def _output_projection(self, i: int) -> int | None:
-        """The one matrix that reads i, through whatever has no weights."""
+        """Return the only matrix that reads i, looking through weightless operations."""
         readers = self.readers()
         for _ in range(20):
-            found = readers.get(i, [])
-            if len(set(found)) != 1:
+            next_readers = readers.get(i, [])
+            if len(set(next_readers)) != 1:
                 return None
-            i = found[0]
+            i = next_readers[0]
             if self.ops[i].kind == "dense":
                 return i
         return None
 
     def _mlp(self, i: int) -> None:
-        """Two matrices with a function between, or three with a gate."""
+        """Join two matrices with a function between, or three with a gate, to one MLP."""
         down = self.ops[i]
-        if len(down.given) < 2 or not down.feeds:
+        if len(down.input_dims) < 2 or not down.feeds:
             return
         inside = self.root(down.feeds[0])
         readers = self.readers()
@@ -343,32 +355,37 @@ class TracedGraph:
         inner = {self.ops[j].fields["channels"] for j in ups}
         if len(source) != 1 or wide != ffn * (1 + gated) or inner != {down.fields["filters"]}:
             return
-        rows = math.prod(self.ops[ups[0]].given[:-1])
-        if rows <= self.batch:  # a vector a sample: two plain matrices say it better
+        rows = math.prod(self.ops[ups[0]].input_dims[:-1])
+        if rows <= self.batch:  # a vector a sample: better as two plain matrices
             return
         fields = {"ffn": ffn, "gated": gated, "activation": function, "bias": down.fields["bias"]}
         plain = {"gated": False, "activation": "gelu", "bias": True}
         fields = {k: v for k, v in fields.items() if k not in plain or plain[k] != v}
         weights = frozenset[str]().union(*(self.ops[j].weights for j in (*ups, i)))
-        self.ops[i] = Op("mlp", [source.pop()], self.ops[ups[0]].given, fields, weights)
+        self.ops[i] = Op("mlp", [source.pop()], self.ops[ups[0]].input_dims, fields, weights)
 
     def _embedding(self, i: int) -> None:
-        """Sums of looked-up tables are one embedding."""
+        """Join a sum of looked-up tables to one embedding."""
         op = self.ops[i]
         parts = [self.root(feed) for feed in op.feeds]
         if len(parts) != 2 or any(j < 0 or self.ops[j].kind not in ("embedding", "table")
                                   for j in parts):  # fmt: skip
             return
-        one, other = sorted((self.ops[j] for j in parts), key=lambda o: o.kind == "table")
-        said = dict(one.fields)
+        words, added = sorted((self.ops[j] for j in parts), key=lambda o: o.kind == "table")
+        fields = dict(words.fields)
         for key in ("vocab", "positions", "extra"):
-            further = other.fields.get(key, 0)
-            if one.kind == "embedding" and key == "vocab":
-                key = "positions" if further >= math.prod(one.given[1:]) else "extra"
+            further = added.fields.get(key, 0)
+            if words.kind == "embedding" and key == "vocab":
+                key = "positions" if further >= math.prod(words.input_dims[1:]) else "extra"
             if further:
-                said[key] = said.get(key, 0) + further
-        self.ops[i] = Op(one.kind, one.feeds or other.feeds, one.given or other.given, said,
-                         one.weights | other.weights)  # fmt: skip
+                fields[key] = fields.get(key, 0) + further
+        self.ops[i] = Op(
+            words.kind,
+            words.feeds or added.feeds,
+            words.input_dims or added.input_dims,
+            fields,
+            words.weights | added.weights,
+        )
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -376,6 +393,6 @@ class TracedGraph:
 
 
 def short(values: Iterable[int]) -> Any:
-    """One number where all extents agree."""
-    found = [int(v) for v in values]
-    return found[0] if len(set(found)) == 1 else found
+    """Return one number where all extents agree, else the list of extents."""
+    extents = [int(v) for v in values]
+    return extents[0] if len(set(extents)) == 1 else extents

@@ -12,14 +12,14 @@ WIDEST = 1024  # devices
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Numbers of pairs: (line, row, cells); a cell that is no number is None."""
+    """A matrix of pairs as (line, row, cells); a cell that is no number is None."""
 
     columns: int
     rows: tuple[tuple[int, int, tuple[float | None, ...]], ...]
     end: int  # the index of the first line after it
 
     def pairs(self) -> list[tuple[int, int, int, float]]:
-        """(line, row, column, number) of every two different devices with one above 0."""
+        """Return (line, row, column, number) of every two devices with a number above 0."""
         return [
             (line, row, column, cell)
             for line, row, cells in self.rows
@@ -28,16 +28,16 @@ class Matrix:
         ]
 
 
-def matrix(lines: Sequence[str], at: int, labels: Sequence[str] = ()) -> Matrix | None:
-    """The matrix whose line of columns is `lines[at]`, after one of these labels or none."""
-    head = lines[at].split()
+def matrix(lines: Sequence[str], start: int, labels: Sequence[str] = ()) -> Matrix | None:
+    """Return the matrix whose columns are named in `lines[start]`, perhaps after a label."""
+    head = lines[start].split()
     if head and head[0] in labels:
         head = head[1:]
     width = len(head)
     if not 0 < width <= WIDEST or head != [str(k) for k in range(width)]:
         return None
     rows: list[tuple[int, int, tuple[float | None, ...]]] = []
-    k = at + 1
+    k = start + 1
     while k < len(lines) and len(rows) < WIDEST:
         fields = lines[k].split()
         if len(fields) != width + 1 or fields[0] != str(len(rows)):

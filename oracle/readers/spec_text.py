@@ -9,21 +9,22 @@ from typing import Any
 
 WIDE = 96  # characters of a line
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}  # YAML 1.1 reads as others
+# words that YAML 1.1 does not read as text
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def plain_name(text: str, otherwise: str = "imported") -> str:
-    """A name that is safe as a word of YAML, a file and a shell: others become dashes.
+    """Return a name that is safe in YAML, as a file and in a shell: others become dashes.
 
     >>> plain_name("meta-llama/Llama 2 7b"), plain_name('$(rm -rf /)"')
     ('meta-llama-Llama-2-7b', 'rm-rf')
     """
-    found = re.sub(r"[^A-Za-z0-9_.]+", "-", text[:200]).strip("-._")
-    return found or otherwise
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", text[:200]).strip("-._")
+    return plain or otherwise
 
 
 def spec_text(spec: Mapping[str, Any]) -> str:
-    """The YAML of a spec given as a dict: one layer a line, blocks indented."""
+    """Return the YAML of a spec: one layer a line, blocks indented."""
     lines: list[str] = []
     for key, value in spec.items():
         if key == "layers":
@@ -38,13 +39,15 @@ def spec_text(spec: Mapping[str, Any]) -> str:
 
 def _layer(layer: Any, indent: str) -> list[str]:
     if not (isinstance(layer, Mapping) and "layers" in layer):
-        return [f"{indent}- {_one(layer)}"]
+        return [f"{indent}- {_entry(layer)}"]
     head = [f"{key}: {flow(value)}" for key, value in layer.items() if key != "layers"]
-    lines = [f"{indent}{'- ' if i == 0 else '  '}{one}" for i, one in enumerate([*head, "layers:"])]
+    lines = [
+        f"{indent}{'- ' if i == 0 else '  '}{entry}" for i, entry in enumerate([*head, "layers:"])
+    ]
     return lines + [line for inner in layer["layers"] for line in _layer(inner, indent + "    ")]
 
 
-def _one(layer: Any) -> str:
+def _entry(layer: Any) -> str:
     if isinstance(layer, Mapping):
         return ", ".join(f"{key}: {flow(value)}" for key, value in layer.items())
     return flow(layer)
@@ -62,7 +65,7 @@ def _wrapped(value: Mapping[str, Any]) -> list[str]:
 
 
 def flow(value: Any) -> str:
-    """One value on one line; a text that is more than a plain word is quoted."""
+    """Return a value on one line; a text that is more than a plain word is quoted."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list | tuple):

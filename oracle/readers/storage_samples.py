@@ -1,4 +1,4 @@
-"""Measured rates of files and of operations on them, as tools of storage print them.
+"""Measured rates of files and of operations on them, printed by tools of storage.
 
 | operation | what is counted |
 | `read`, `write` | blocks of open files |
@@ -16,8 +16,8 @@ from typing import NamedTuple
 from oracle.spec.units import show
 
 OPERATIONS = ("read", "write", "files", "stat", "open", "create", "remove")
-DATA = ("read", "write", "files")  # of which each has bytes
-FASTEST, LARGEST = 1e15, 2.0**62  # operations a second, and bytes of one: beyond lies only noise
+DATA = ("read", "write", "files")  # operations that move bytes
+FASTEST, LARGEST = 1e15, 2.0**62  # operations a second, and bytes of one: larger numbers are noise
 
 _QUANTITY = re.compile(
     r"(\d{1,18}(?:\.\d{1,9})?)\s*([kKMGTP]?)(i?)(B|bit|b)?(?:/s(?:ec)?)?", re.ASCII
@@ -45,60 +45,60 @@ class StorageSample(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What was measured, in a line."""
-        what = f"{self.operation} of {show(self.size, 'B')}" if self.size else self.operation
-        at = "" if self.threads is None else f", {self.threads} at once"
-        on = "" if self.nodes is None else f" on {self.nodes} node" + "s" * (self.nodes > 1)
-        return f"{what}{at}{on}: {self.per_second:.4g}/s"
+        """Return the measurement in a line."""
+        subject = f"{self.operation} of {show(self.size, 'B')}" if self.size else self.operation
+        concurrency = "" if self.threads is None else f", {self.threads} at once"
+        on_nodes = "" if self.nodes is None else f" on {self.nodes} node" + "s" * (self.nodes > 1)
+        return f"{subject}{concurrency}{on_nodes}: {self.per_second:.4g}/s"
 
 
 def usable(sample: StorageSample) -> bool:
-    """Whether its numbers can be a rate of storage."""
+    """Return whether the numbers of a sample can be a rate of storage."""
     counts = (sample.threads, sample.nodes)
     return (
         1e-9 < sample.per_second < FASTEST
         and (1 <= sample.size < LARGEST if sample.operation in DATA else sample.size == 0)
-        and all(each is None or 0 < each < 2**31 for each in counts)
+        and all(count is None or 0 < count < 2**31 for count in counts)
         and (sample.latency is None or 1e-12 < sample.latency < 1e9)
         and sample.rate < FASTEST * 1e3
     )
 
 
 def quantity(text: str, plain: int = 1000) -> float | None:
-    """A number as storage tools print it, bits as bytes: `78.2MiB/s`, `20.0k`; None if none.
+    """Return a number as storage tools print it, bits as bytes: `78.2MiB/s`, `20.0k`; or None.
 
-    A prefix without `i` counts in thousands, or in `plain` where the tool's own are others.
+    A prefix without `i` counts in thousands, or in `plain` for tools that count otherwise.
 
     >>> quantity("4KiB"), quantity("20.0k"), quantity("2007KB/s", 1024), quantity("nan")
     (4096.0, 20000.0, 2055168.0, None)
     """
-    found = _QUANTITY.fullmatch(text.strip()[:60])
-    if found is None:
+    match = _QUANTITY.fullmatch(text.strip()[:60])
+    if match is None:
         return None
-    number, prefix, binary, unit = found.groups(default="")
+    number, prefix, binary, unit = match.groups(default="")
     base = 1024 if binary else plain
     value = float(number) * float(base) ** _SCALE[prefix]
     return value / 8 if unit in ("bit", "b") else value
 
 
 def joined(samples: Iterable[StorageSample]) -> StorageSample:
-    """Jobs that ran at once, as one sample: rates and threads add up, one takes what it takes."""
+    """Return jobs that ran at once as one sample: rates and threads add up, latencies do not."""
     parts = list(samples)
-    first, total = parts[0], sum(each.per_second for each in parts)
-    threads = [each.threads for each in parts if each.threads is not None]
-    timed = [(each.latency, each.per_second) for each in parts if each.latency is not None]
+    first, total = parts[0], sum(part.per_second for part in parts)
+    threads = [part.threads for part in parts if part.threads is not None]
+    timed = [(part.latency, part.per_second) for part in parts if part.latency is not None]
     latency = sum(t * n for t, n in timed) / sum(n for _, n in timed) if timed else None
     return first._replace(
         per_second=total,
-        size=sum(each.rate for each in parts) / total,
+        size=sum(part.rate for part in parts) / total,
         threads=sum(threads) if len(threads) == len(parts) else None,
         latency=latency if len(timed) == len(parts) else None,
-        cached=any(each.cached for each in parts),
+        cached=any(part.cached for part in parts),
     )
 
 
 def finite(value: object) -> float:
-    """A number of a JSON document that is above zero; 0 where it is none."""
+    """Return a number of a JSON document if it is above zero, else 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 < value < math.inf else 0.0

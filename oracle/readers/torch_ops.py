@@ -1,4 +1,4 @@
-"""What each torch operation is in a traced graph, by the name it is dispatched under."""
+"""The kind of each torch operation in a traced graph, by the name it is dispatched under."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from oracle.readers.graph import TracedGraph, short
 
 
 class Tracer(Protocol):
-    """What an operation may ask of the tracer that notes it."""
+    """The part of a tracer that operations use."""
 
     graph: TracedGraph
     triangles: set[int]  # masks that are causal
 
     def feed(self, tensor: torch.Tensor) -> int:
-        """The operation that made a tensor."""
+        """Return the operation that made a tensor."""
 
-    def weights(self, held: list[torch.Tensor]) -> frozenset[str]:
-        """The names of the parameters that tensors hold."""
+    def weights(self, tensors: list[torch.Tensor]) -> frozenset[str]:
+        """Return the names of the parameters that tensors hold."""
 
 
 BATCH = 7  # samples traced: a number that no layer has by accident
@@ -46,13 +46,13 @@ NORMS = {
 
 
 def key(tensor: torch.Tensor) -> int:
-    """What tells storages apart: views share it."""
+    """Return the identity of a tensor's storage, which views share."""
     return int(tensor.untyped_storage()._cdata)
 
 
 @dataclass(frozen=True, slots=True)
 class TorchCall:
-    """One call of an operation, and the tensors that it was given."""
+    """One call of an operation, and its tensors."""
 
     args: Sequence[Any]
     out: Any
@@ -60,7 +60,7 @@ class TorchCall:
     parameters: list[torch.Tensor]
 
 
-Noted = tuple[Any, ...]  # kind, fields, and what it read where that is not every input
+Noted = tuple[Any, ...]  # kind, fields, and perhaps the operations read, if not every input
 Method = Callable[[Tracer, TorchCall], Noted]
 METHODS: dict[str, Method] = {}
 
@@ -105,7 +105,7 @@ def _matrix(tracer: Tracer, call: TorchCall) -> Noted:
         "avg_pool1d", "avg_pool2d", "avg_pool3d")  # fmt: skip
 def _pooling(tracer: Tracer, call: TorchCall) -> Noted:
     args, mean = call.args, not isinstance(call.out, tuple)  # a maximum returns its places too
-    made = call.out if mean else call.out[0]
+    output = call.out if mean else call.out[0]
     x, kernel = args[0], list(args[1])
     rank = len(kernel)
     stride = list(args[2]) if len(args) > 2 and args[2] else kernel
@@ -114,12 +114,12 @@ def _pooling(tracer: Tracer, call: TorchCall) -> Noted:
     padding = padding * (rank // len(padding))
     sizes = zip(x.shape[2:], kernel, stride, padding, strict=True)
     floored = [(n + 2 * p - k) // s + 1 for n, k, s, p in sizes]
-    fields = {"kernel": short(kernel), "made": list(made.shape[2:])}
+    fields = {"kernel": short(kernel), "made": list(output.shape[2:])}
     if stride != kernel:
         fields["stride"] = short(stride)
     if any(padding):
         fields["padding"] = short(padding)
-    if ceil and floored != list(made.shape[2:]):
+    if ceil and floored != list(output.shape[2:]):
         fields["ceil"] = True
     if mean:
         fields["op"] = "mean"
@@ -130,14 +130,14 @@ def _pooling(tracer: Tracer, call: TorchCall) -> Noted:
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"
 )
 def _adaptive(tracer: Tracer, call: TorchCall) -> Noted:
-    made = call.out[0] if isinstance(call.out, tuple) else call.out
-    before, after = list(call.args[0].shape[2:]), list(made.shape[2:])
+    output = call.out[0] if isinstance(call.out, tuple) else call.out
+    before, after = list(call.args[0].shape[2:]), list(output.shape[2:])
     op = {} if isinstance(call.out, tuple) else {"op": "mean"}
     if any(b % a for b, a in zip(before, after, strict=True)):
         return "opaque", {}
     kernel = [b // a for b, a in zip(before, after, strict=True)]
-    whole = all(a == 1 for a in after)
-    return "pool", {"kernel": "global" if whole else short(kernel), **op, "made": after}
+    is_global = all(a == 1 for a in after)
+    return "pool", {"kernel": "global" if is_global else short(kernel), **op, "made": after}
 
 
 @_noted("mean", "amax", "sum")
@@ -179,10 +179,10 @@ def _sum(tracer: Tracer, call: TorchCall) -> Noted:
         wide = max(call.parameters, key=torch.Tensor.numel)
         if wide.numel() > wide.shape[-1] and wide.shape[-1] > 1 and call.out.dim() == 3:
             return "position", {}
-        made = tracer.graph.root(tracer.feed(call.inputs[0]))
+        source = tracer.graph.root(tracer.feed(call.inputs[0]))
         vector = wide.numel() == wide.shape[-1] == call.out.shape[-1]
-        op = tracer.graph.ops[made]
-        if made >= 0 and op.kind == "dense" and vector and not op.fields["bias"]:
+        op = tracer.graph.ops[source]
+        if source >= 0 and op.kind == "dense" and vector and not op.fields["bias"]:
             op.fields["bias"], op.weights = True, op.weights | tracer.weights(call.parameters)
             return "view", {}
         return "opaque", {}

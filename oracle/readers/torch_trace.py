@@ -1,4 +1,4 @@
-"""Follows one forward pass of a torch module, every operation of it, below autograd."""
+"""The trace of one forward pass of a torch module, every operation of it, below autograd."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVEN = "which tokens visit which expert is not looked at: all are taken as equal
 
 
 class Fused(TorchFunctionMode):  # type: ignore[misc]  # untyped where torch is not
-    """Notes fused attention and recurrent networks as one call, before they are taken apart."""
+    """A mode that notes fused attention and recurrent networks as one call each."""
 
     def __init__(self, tracer: TorchTracer) -> None:
         super().__init__()
@@ -41,40 +41,48 @@ class Fused(TorchFunctionMode):  # type: ignore[misc]  # untyped where torch is 
         out = q.new_empty((*q.shape[:-1], v.shape[-1]))
         masked = mask is not None and key(mask) in self.tracer.triangles
         self.tracer.core(q, k, v, causal or masked)
-        self.tracer.made(out)
+        self.tracer.note_outputs(out)
         return out
 
     def _recurrent(self, name: str, args: Any) -> Any:
-        """`(x, state, weights, …)`, or packed `(x, sizes, state, weights, …)`."""
+        """Note a call of `(x, state, weights, …)`, or packed `(x, sizes, state, weights, …)`."""
         x, tracer = args[0], self.tracer
         packed = not isinstance(args[2], list | tuple)
         states, weights = args[2:4] if packed else args[1:3]
         states = list(states) if isinstance(states, list | tuple) else [states]
         wide = states[0].shape[-1]
-        at = 7 + packed
-        both = len(args) > at and bool(args[at])  # ways through the sequence
-        out = x.new_empty((*x.shape[:-1], wide * (1 + both)))
-        feeds = [tracer.feed(t) for t in (x, *states) if key(t) in tracer.where]
-        cost = recurrent(name, x, weights, out, tracer.places.here())
-        known = [t for t in weights if key(t) in tracer.names]
-        tracer.graph.put(Op("opaque", feeds, tuple(x.shape), {"op": name}, tracer.weights(known),
-                            counted=cost))  # fmt: skip
+        position = 7 + packed
+        bidirectional = len(args) > position and bool(args[position])
+        out = x.new_empty((*x.shape[:-1], wide * (1 + bidirectional)))
+        feeds = [tracer.feed(t) for t in (x, *states) if key(t) in tracer.op_of]
+        cost = recurrent(name, x, weights, out, tracer.places.current_place())
+        parameters = [t for t in weights if key(t) in tracer.names]
+        tracer.graph.append(
+            Op(
+                "opaque",
+                feeds,
+                tuple(x.shape),
+                {"op": name},
+                tracer.weights(parameters),
+                counted=cost,
+            )
+        )
         ends = [x.new_empty(state.shape) for state in states]
-        tracer.made((out, *ends))
+        tracer.note_outputs((out, *ends))
         return (out, *ends)
 
 
 class TorchTracer(TorchDispatchMode):  # type: ignore[misc]
-    """Writes every operation that touches a sample or a parameter to a graph."""
+    """A mode that writes every operation on a sample or a parameter to a graph."""
 
     def __init__(self, graph: TracedGraph, module: torch.nn.Module) -> None:
         super().__init__()
         self.graph, self.places = graph, Places(module)
-        self.where: dict[int, int] = {}
+        self.op_of: dict[int, int] = {}
         self.names: dict[int, frozenset[str]] = {}
         self.triangles: set[int] = set()
-        self.experts = 0  # that a router chose among last
-        self.kept: list[torch.Tensor] = []  # storages must not be used again
+        self.experts = 0  # among which the last router chose
+        self.alive: list[torch.Tensor] = []  # storages must not be used again
         for name, parameter in module.named_parameters():
             self.names.setdefault(key(parameter), frozenset((name,)))
         for name, buffer in module.named_buffers():
@@ -82,49 +90,57 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[misc]
             if square and (buffer.dtype == torch.bool or "mask" in low or low.endswith("bias")):
                 self.triangles.add(key(buffer))
 
-    def given(self, samples: list[torch.Tensor]) -> None:
-        """The tensors that the module is called with; several lie one after the other."""
-        self.kept += samples
+    def note_inputs(self, samples: list[torch.Tensor]) -> None:
+        """Note the tensors that the module is called with, one after the other."""
+        self.alive += samples
         for number, sample in enumerate(samples, 1):
-            at = INPUT
+            operation = INPUT
             if len(samples) > 1:
                 cost = Counted(f"input {number}", "", tuple(sample.shape))
-                at = self.graph.put(Op("opaque", [INPUT], (), {}, counted=cost))
-            self.where[key(sample)] = at
+                operation = self.graph.append(Op("opaque", [INPUT], (), {}, counted=cost))
+            self.op_of[key(sample)] = operation
 
     def outputs(self, out: Any) -> list[int]:
-        """The operations that made the tensors of the module's output."""
+        """Return the operations that made the tensors of the module's output."""
         plain = out.to_tuple() if hasattr(out, "to_tuple") else out
-        found = [
-            self.where[key(t)]
+        operations = [
+            self.op_of[key(t)]
             for t in tree_flatten(plain)[0]
-            if isinstance(t, torch.Tensor) and t.is_floating_point() and key(t) in self.where
+            if isinstance(t, torch.Tensor) and t.is_floating_point() and key(t) in self.op_of
         ]
-        if not found:
+        if not operations:
             raise self.graph.stop("the output is no tensor that depends on the input")
-        return found
+        return operations
 
-    def made(self, out: Any) -> None:
-        """The last operation noted made these tensors."""
+    def note_outputs(self, out: Any) -> None:
+        """Note that the last operation made these tensors."""
         for tensor in out if isinstance(out, tuple | list) else (out,):
             if isinstance(tensor, torch.Tensor):
-                self.where[key(tensor)] = len(self.graph.ops) - 1
-                self.kept.append(tensor)
+                self.op_of[key(tensor)] = len(self.graph.ops) - 1
+                self.alive.append(tensor)
 
     def feed(self, tensor: torch.Tensor) -> int:
-        return self.where[key(tensor)]
+        return self.op_of[key(tensor)]
 
     def core(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> None:
         heads = math.prod(q.shape[:-2]) // BATCH
         fields = {"heads": heads, "width": q.shape[-1], "causal": causal, "flash": True}
-        made = (*q.shape[:-1], v.shape[-1])
+        output_dims = (*q.shape[:-1], v.shape[-1])
         flop = 2.0 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
-        moved = sum(map(words_of, (q, k, v))) + math.prod(made)
-        cost = Counted("attention", self.places.here(), made, flop, moved, 2 * moved, keeps=True)
-        feeds = [self.feed(t) for t in (q, k, v) if key(t) in self.where]
+        moved = sum(map(words_of, (q, k, v))) + math.prod(output_dims)
+        cost = Counted(
+            "attention",
+            self.places.current_place(),
+            output_dims,
+            flop,
+            moved,
+            2 * moved,
+            keeps=True,
+        )
+        feeds = [self.feed(t) for t in (q, k, v) if key(t) in self.op_of]
         kind = "core" if len(feeds) == 3 else "opaque"
         weights = self.weights([t for t in (q, k, v) if key(t) in self.names])
-        self.graph.put(Op(kind, feeds, tuple(q.shape), fields, weights, counted=cost))
+        self.graph.append(Op(kind, feeds, tuple(q.shape), fields, weights, counted=cost))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -136,114 +152,118 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[misc]
         else:
             out = func(*args, **kwargs)
         tensors = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
-        moving = [t for t in tensors if key(t) in self.where]
-        held = [t for t in tensors if key(t) in self.names]
+        moving = [t for t in tensors if key(t) in self.op_of]
+        parameters = [t for t in tensors if key(t) in self.names]
         results = [t for t in tree_flatten(out)[0] if isinstance(t, torch.Tensor)]
         if name in ("topk", "argmax") and moving:
             self.experts = args[0].shape[-1]
         if not moving or name in MADE_ANEW:
-            self._constant(name, tensors, held, results, args)
+            self._constant(name, tensors, parameters, results, args)
             return out
         before = {key(t) for t in tensors}
         if results and all(key(t) in before for t in results) and not name.endswith("_"):
             return out  # a view
-        self._note(name, args, out, moving, held, results)
+        self._note(name, args, out, moving, parameters, results)
         if results:
             op = self.graph.ops[-1]
             if op.kind != "view" and name != "empty_like":
-                at = self.places.here()
-                op.counted = counted(func, args, kwargs, out, tensors, results, at)
+                place = self.places.current_place()
+                op.counted = counted(func, args, kwargs, out, tensors, results, place)
             if op.kind == "pass" and len({self.graph.root(feed) for feed in op.feeds}) > 1:
                 op.kind = "join"
             op.kind = "pass" if op.kind == "view" else op.kind
-        self.made(out)
+        self.note_outputs(out)
         return out
 
     def _chosen(self, func: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """What a router's yes-or-no picks: its share of the tokens, were all experts alike."""
+        """Return the result of a router's yes-or-no mask as if all experts were equally busy."""
 
         def places(mask: torch.Tensor) -> torch.Tensor:
             if EVEN not in self.graph.notes:
                 self.graph.notes.append(EVEN)
-            found = max(1, round(mask.numel() / self.experts))
-            return mask.new_empty((found, mask.dim()), dtype=torch.long)
+            count = max(1, round(mask.numel() / self.experts))
+            return mask.new_empty((count, mask.dim()), dtype=torch.long)
 
         if name == "nonzero":
             return places(args[0]), args
         picked: list[Any] = []
-        for one in args[1]:
-            yes = isinstance(one, torch.Tensor) and one.dtype == torch.bool
-            picked += places(one).unbind(1) if yes else [one]
+        for index in args[1]:
+            yes = isinstance(index, torch.Tensor) and index.dtype == torch.bool
+            picked += places(index).unbind(1) if yes else [index]
         args = (args[0], picked, *args[2:])
         return func(*args, **kwargs), args
 
-    def _answered(self, asked: torch.Tensor) -> bool:
-        """Whether a yes-or-no that does not depend on the sample may be taken as yes.
+    def _answered(self, condition: torch.Tensor) -> bool:
+        """Return whether a condition does not depend on the sample, and so counts as true.
 
-        Such questions guard the common case: no padding, no packed sequences.
+        Such conditions guard the common case: no padding, no packed sequences.
         """
-        plain = asked.dtype == torch.bool and key(asked) not in self.where
+        plain = condition.dtype == torch.bool and key(condition) not in self.op_of
         if plain:
             self.graph.note("a question about constant values was answered with yes")
         return plain
 
     def _constant(
-        self, name: str, tensors: list[torch.Tensor], held: list[torch.Tensor],
+        self, name: str, tensors: list[torch.Tensor], parameters: list[torch.Tensor],
         results: list[torch.Tensor], args: Any,
     ) -> None:  # fmt: skip
-        """Parameters remade, tables looked up at constant places, triangles."""
-        if name == "embedding" and held:
+        """Note remade parameters, tables looked up at constant places, and triangles."""
+        if name == "embedding" and parameters:
             fields = {"vocab": args[0].shape[0], "hidden": args[0].shape[1]}
-            self.graph.put(Op("table", [], (), fields, self.weights(held)))
-            self.made(results[0])
+            self.graph.append(Op("table", [], (), fields, self.weights(parameters)))
+            self.note_outputs(results[0])
             return
         triangular = name in ("tril", "triu", "tril_", "triu_", "tril_indices", "triu_indices")
         compared = name in ("le", "lt", "ge", "gt") and results[0].dim() >= 2
         for result in results:
-            self.kept.append(result)
+            self.alive.append(result)
             if triangular or compared or any(key(t) in self.triangles for t in tensors):
                 self.triangles.add(key(result))
-            if held and name not in MADE_ANEW:
-                known = self.names.get(key(result), frozenset())
-                self.names[key(result)] = known | self.weights(held)
+            if parameters and name not in MADE_ANEW:
+                names = self.names.get(key(result), frozenset())
+                self.names[key(result)] = names | self.weights(parameters)
 
-    def weights(self, held: list[torch.Tensor]) -> frozenset[str]:
-        return frozenset[str]().union(*(self.names[key(t)] for t in held))
+    def weights(self, tensors: list[torch.Tensor]) -> frozenset[str]:
+        return frozenset[str]().union(*(self.names[key(t)] for t in tensors))
 
     def _note(
         self, name: str, args: Any, out: Any, moving: list[torch.Tensor],
-        held: list[torch.Tensor], results: list[torch.Tensor],
+        parameters: list[torch.Tensor], results: list[torch.Tensor],
     ) -> None:  # fmt: skip
         feeds = [self.feed(t) for t in moving]
-        given = tuple(moving[0].shape)
-        weights = self.weights(held)
+        input_dims = tuple(moving[0].shape)
+        weights = self.weights(parameters)
         if name in UNARY:
             fields: dict[str, Any] = {"op": UNARY[name], "flash": name == "_safe_softmax"}
-            self.graph.put(Op("activation", feeds[:1], given, fields, weights))
+            self.graph.append(Op("activation", feeds[:1], input_dims, fields, weights))
         elif name in NORMS:
-            self._norm(name, held, feeds, given, weights)
+            self._norm(name, parameters, feeds, input_dims, weights)
         elif method := METHODS.get(name):
-            op = method(self, TorchCall(args, out, moving, held))
+            op = method(self, TorchCall(args, out, moving, parameters))
             if op[0] == "pass":
                 op[1].setdefault("op", name)
             if op[0] == "view":
                 weights = frozenset()
-            self.graph.put(Op(op[0], op[2] if len(op) > 2 else feeds, given, op[1], weights,
+            self.graph.append(Op(op[0], op[2] if len(op) > 2 else feeds, input_dims, op[1], weights,
                               op[0] in ("dense", "norm", "position")))  # fmt: skip
         else:
-            self.graph.put(Op("pass", feeds, given, {"op": name}, weights))
+            self.graph.append(Op("pass", feeds, input_dims, {"op": name}, weights))
 
     def _norm(
-        self, name: str, held: list[torch.Tensor], feeds: list[int],
-        given: tuple[int, ...], weights: frozenset[str],
+        self, name: str, parameters: list[torch.Tensor], feeds: list[int],
+        input_dims: tuple[int, ...], weights: frozenset[str],
     ) -> None:  # fmt: skip
         op = NORMS[name]
-        if op == "batch" and given[0] == 1 < BATCH:  # each sample by itself: samples as channels
-            op, given = "instance", (BATCH, given[1] // BATCH, *given[2:])
+        if (
+            op == "batch" and input_dims[0] == 1 < BATCH
+        ):  # each sample by itself: samples as channels
+            op, input_dims = "instance", (BATCH, input_dims[1] // BATCH, *input_dims[2:])
         fields: dict[str, Any] = {"op": op}
-        vectors = len(held)
+        vectors = len(parameters)
         if not vectors:
             fields["affine"] = False
         elif (vectors == 2) != (op != "rms"):
             fields["bias"] = vectors == 2
-        self.graph.put(Op("norm", feeds[:1], given, fields, weights, op in ("layer", "rms")))
+        self.graph.append(
+            Op("norm", feeds[:1], input_dims, fields, weights, op in ("layer", "rms"))
+        )

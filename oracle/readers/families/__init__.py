@@ -1,8 +1,8 @@
-"""Families of models as Hugging Face configs name them, each as a block or as layers.
+"""Families of models by the names of Hugging Face configs, each as a block or as layers.
 
-A family is one function from a config to the body of a spec; it is known by its `model_type`.
+A family is one function from a config to the body of a spec, registered by its `model_type`.
 
-base          the registry, sizes that every family has, the length that it is trained at
+base          the registry, the sizes of every family, the length of its sequence in training
 parts         layers of lists: stacks of attention and MLP, tokens of a second sequence
 decoders      language models          encoders  BERT and its kin
 translators   an encoder and a decoder: T5, BART

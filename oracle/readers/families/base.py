@@ -1,4 +1,4 @@
-"""What families of models have in common: the registry, sizes, the length of a sequence."""
+"""The common parts of families of models: the registry, sizes, the length of a sequence."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from oracle.readers.config_json import Config
 
 DEFAULT_SEQUENCE = 2048
-# tokens that language models are trained at, most of the time, whatever they are stretched to
-# later: Llama 3, arXiv 2407.21783, section 3.4; Mistral 7B, arXiv 2310.06825, Table 1
+# tokens of a sequence in most of a language model's training, before it is stretched:
+# Llama 3, arXiv 2407.21783, section 3.4; Mistral 7B, arXiv 2310.06825, Table 1
 USUAL = 8192
 STRETCHED = "original_max_position_embeddings"
 DROPOUTS = ("attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "dropout",
@@ -27,26 +27,34 @@ def family(*names: str) -> Callable[[Family], Family]:
 
 
 def length(config: Config, table: bool = False, otherwise: int = DEFAULT_SEQUENCE) -> int:
-    """Tokens of a sequence as it is trained, which is often shorter than the longest one."""
+    """Return the tokens of a sequence in training, often fewer than the longest."""
     longest = config.optional("sequence")
-    if config.asked:
-        return config.asked
+    if config.length:
+        return config.length
     if longest is None:
         config.notes.append(f"no length is given: a sequence of {otherwise} is assumed")
         return otherwise
     scaled = config.nested("rope_scaling") or config.nested("rope_parameters")
     before = [scaled.get(STRETCHED), config.fields.get(STRETCHED)]
-    said = [n for n in before if isinstance(n, int) and 0 < n < longest]
-    trained = longest if table else min([*said, longest if said else min(longest, USUAL)])
+    before_stretching = [n for n in before if isinstance(n, int) and 0 < n < longest]
+    trained = (
+        longest
+        if table
+        else min([*before_stretching, longest if before_stretching else min(longest, USUAL)])
+    )
     if trained < longest:
-        why = "before its positions were stretched" if said else "the config doesn't say at which"
+        why = (
+            "before its positions were stretched"
+            if before_stretching
+            else "the config doesn't say at which"
+        )
         config.notes.append(f"trained at a sequence of {trained:,}, {why}; its longest is "
                             f"{longest:,}: --tokens takes another")  # fmt: skip
     return trained
 
 
 def base(config: Config, table: bool = False) -> dict[str, Any]:
-    """The sizes that every family has; with a `table` of positions it is as long as that."""
+    """Return the sizes of every family; a `table` of positions sets the sequence's length."""
     sequence = length(config, table)
     block: dict[str, Any] = {
         "layers": config.required("layers"), "hidden": config.required("hidden"),
@@ -66,7 +74,7 @@ def base(config: Config, table: bool = False) -> dict[str, Any]:
 
 
 def decoder(config: Config, layers: int, heads: int, ffn: int) -> tuple[int, int, int]:
-    """Layers, heads and inner channels of a decoder, which are the encoder's if nothing is said."""
+    """Return layers, heads and inner channels of a decoder, by default the encoder's."""
     return (
         config.integer("decoder_layers", default=layers) or layers,
         config.integer("decoder_attention_heads", default=heads) or heads,
@@ -75,8 +83,8 @@ def decoder(config: Config, layers: int, heads: int, ffn: int) -> tuple[int, int
 
 
 def function_of(config: Config, otherwise: str, *keys: str) -> str:
-    """The nearest activation the block has to the one the config names."""
+    """Return the block's nearest activation to the one that the config names."""
     word = next((config.text(key) for key in keys if config.text(key)), otherwise)
     if word in ("swish", "swiglu"):
         return "silu"
-    return next((known for known in ("gelu", "relu", "silu") if known in word), "gelu")
+    return next((function for function in ("gelu", "relu", "silu") if function in word), "gelu")

@@ -16,7 +16,7 @@ def _llama_like(config: Config) -> dict[str, Any]:
     function = function_of(config, "silu", "hidden_act", "hidden_activation")
     if function != "silu":
         block["activation"] = function
-    window = config.integer("sliding_window", least=0)
+    window = config.integer("sliding_window", smallest=0)
     if window and config.flag("use_sliding_window", True) and window < block["sequence"]:
         block["window"] = window
     return block
@@ -54,7 +54,7 @@ def _gemma(config: Config) -> dict[str, Any]:
 
 @family("gemma2", "gemma3_text")
 def _gemma2(config: Config) -> dict[str, Any]:
-    """Windows and all tokens in turn; norms after attention and MLP too."""
+    """Return a block of windows and all tokens in turn, with norms after each part too."""
     third = config.text("model_type") == "gemma3_text"
     fields = {"tie_word_embeddings": True, "hidden_act": "gelu_pytorch_tanh",
               "sliding_window": 4096, **config.fields}  # fmt: skip
@@ -67,7 +67,7 @@ def _gemma2(config: Config) -> dict[str, Any]:
 
 @family("gpt_oss")
 def _gpt_oss(config: Config) -> dict[str, Any]:
-    """Windows and all tokens in turn, a sink for each head, experts with biases."""
+    """Return a block of windows and all tokens in turn, with sinks and biased experts."""
     fields = {"sliding_window": 128, "attention_bias": True, **config.fields}
     block = {**_llama_like(config.but(fields)), "sinks": True, "bias": True}
     if "window" in block:
@@ -88,7 +88,7 @@ def _mixtral(config: Config) -> dict[str, Any]:
 
 @family("qwen2_moe", "qwen3_moe", "olmoe", "deepseek")
 def _fine_grained(config: Config) -> dict[str, Any]:
-    """Many small experts, some of them visited by every token, in all or in some layers."""
+    """Return a block of many small experts, some shared, in all or in some layers."""
     fields = {"use_sliding_window": False, **config.fields}
     inner = config.but(fields)
     block = _llama_like(inner)
@@ -105,8 +105,8 @@ def _fine_grained(config: Config) -> dict[str, Any]:
     active = config.integer("num_experts_per_tok", default=4) or 4
     if not experts:
         config.fault("num_experts", "how many experts a layer has is missing")
-    shared = config.integer("n_shared_experts", default=0, least=0) or 0
-    if together := config.integer("shared_expert_intermediate_size", least=0):
+    shared = config.integer("n_shared_experts", default=0, smallest=0) or 0
+    if together := config.integer("shared_expert_intermediate_size", smallest=0):
         shared = round(together / width)
         if shared * width != together:
             config.notes.append(f"the shared expert of {together} is counted as {shared} × {width}")
@@ -116,14 +116,14 @@ def _fine_grained(config: Config) -> dict[str, Any]:
 def _stack(
     config: Config, block: dict[str, Any], width: int, mixture: dict[str, int]
 ) -> dict[str, Any]:
-    """A family block; a list of layers where those without experts come in no order."""
-    first = config.integer("first_k_dense_replace", default=0, least=0) or 0
+    """Return a block, or a list of layers where layers without experts have no order."""
+    first = config.integer("first_k_dense_replace", default=0, smallest=0) or 0
     step = config.integer("decoder_sparse_step", default=1) or 1
-    each = config.integer("moe_layer_freq", default=1) or 1
-    said = config.fields.get("mlp_only_layers")
-    only = said if isinstance(said, list) else []
+    frequency = config.integer("moe_layer_freq", default=1) or 1
+    dense_layers = config.fields.get("mlp_only_layers")
+    only = dense_layers if isinstance(dense_layers, list) else []
     mixture = {k: v for k, v in mixture.items() if v}
-    if each == 1 and not only and not (first and step > 1):
+    if frequency == 1 and not only and not (first and step > 1):
         dense = {"dense_ffn": block.get("ffn", 4 * block["hidden"])} if first or step > 1 else {}
         order = {"first_dense": first} if first else {"every": step} if step > 1 else {}
         return {"transformer": {**block, "ffn": width, **mixture, **order, **dense}}
@@ -131,7 +131,7 @@ def _stack(
     if layers > 10_000:
         config.fault(NAMES["layers"][0], f"{layers} layers")
         return {}
-    odd = [i for i in range(layers) if i < first or (i + 1) % step or i % each or i in only]
+    odd = [i for i in range(layers) if i < first or (i + 1) % step or i % frequency or i in only]
     attention = {"name": "attention", "heads": block["heads"], "causal": True, "rotary": True,
                  "bias": bool(block.get("qkv_bias"))}  # fmt: skip
     attention |= {k: block[k] for k in ("kv_heads", "width", "window") if k in block}
@@ -140,7 +140,7 @@ def _stack(
              "activation": "silu", "bias": False}  # fmt: skip
     moe = {"name": "mlp", "ffn": width, "gated": True, **mixture}
 
-    def one(times: int, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def block_of(times: int, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {"repeat": times, "layers": [
             {"norm": {"op": "rms"}}, {"attention": attention},
             {"add": {"name": "middle", "from": ["block", "attention"]}},
@@ -153,7 +153,7 @@ def _stack(
             runs[-1][1] += 1
         else:
             runs.append([i in odd, 1])
-    blocks = [one(n, "mlp", dense) if plain else one(n, "moe", moe) for plain, n in runs]
+    blocks = [block_of(n, "mlp", dense) if plain else block_of(n, "moe", moe) for plain, n in runs]
     head = {"filters": block["vocab"], "bias": False, "role": "vocab",
             "tied": block["tied_embeddings"]}  # fmt: skip
     table = {"vocab": block["vocab"], "hidden": block["hidden"]}
@@ -164,7 +164,7 @@ def _stack(
 
 @family("deepseek_v2", "deepseek_v3", "kimi_k2")
 def _latent(config: Config) -> dict[str, Any]:
-    """Attention through a latent vector, experts routed by groups, further tokens predicted."""
+    """Return latent attention, experts routed by groups, predictions of further tokens."""
     body = _fine_grained(config)
     block = body.get("transformer")
     if block is None:
@@ -172,16 +172,16 @@ def _latent(config: Config) -> dict[str, Any]:
         return {}
     names = {"kv_rank": "kv_lora_rank", "q_rank": "q_lora_rank", "plain": "qk_nope_head_dim",
              "rotary": "qk_rope_head_dim", "value": "v_head_dim"}  # fmt: skip
-    said = {name: config.integer(key) for name, key in names.items()}
-    if said["kv_rank"] is None:
+    latent = {name: config.integer(key) for name, key in names.items()}
+    if latent["kv_rank"] is None:
         config.fault("kv_lora_rank", "how wide the latent vector is is missing")
     for name in ("kv_heads", "width", "window"):
         block.pop(name, None)
-    block["latent"] = {name: value for name, value in said.items() if value is not None}
+    block["latent"] = {name: value for name, value in latent.items() if value is not None}
     groups = config.integer("n_group", default=1) or 1
     if groups > 1 and config.text("topk_method") != "greedy":
         block |= {"groups": groups, "reach": config.integer("topk_group", default=groups)}
-    if further := config.integer("num_nextn_predict_layers", default=0, least=0):
+    if further := config.integer("num_nextn_predict_layers", default=0, smallest=0):
         block["predicts"] = further
         config.notes.append(f"with {further} layer that predicts a further token, which the count "
                             "of a model's parameters leaves out")  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from oracle.readers.config_json import Config
 from oracle.readers.families.base import DROPOUTS, base, family, function_of, length
-from oracle.readers.families.parts import attention, dense, made, mlp, norm, stack, vectors
+from oracle.readers.families.parts import attention, dense, mlp, norm, output_fields, stack, vectors
 
 SPARE = "two spare rows of the position table are left out"
 
@@ -16,7 +16,7 @@ def _bert(config: Config) -> dict[str, Any]:
     fields = {"hidden_dropout_prob": 0.1, **config.fields}
     plain = config.text("model_type") == "bert"
     block = _encoder(config.but(fields), plain)
-    block["segments"] = config.integer("type_vocab_size", default=2 if plain else 1, least=0)
+    block["segments"] = config.integer("type_vocab_size", default=2 if plain else 1, smallest=0)
     return {"transformer": block}
 
 
@@ -33,7 +33,7 @@ def _mpnet(config: Config) -> dict[str, Any]:
 
 
 def _encoder(config: Config, plain: bool) -> dict[str, Any]:
-    """The block of an encoder, with the head that its `architectures` name."""
+    """Return the block of an encoder, with the head that its `architectures` name."""
     block = base(config, table=True)
     if not plain:  # positions start behind the padding index
         block["sequence"] -= 2 * (block["sequence"] % 16 == 2)
@@ -55,11 +55,11 @@ def _encoder(config: Config, plain: bool) -> dict[str, Any]:
 
 @family("electra")
 def _electra(config: Config) -> dict[str, Any]:
-    """The discriminator: narrow embeddings, and whether each word was replaced."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return the discriminator: narrow embeddings, and one output a word."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     ffn, vocab = config.optional("ffn") or 4 * hidden, config.required("vocab")
     narrow = config.integer("embedding_size", default=128) or 128
-    segments = config.integer("type_vocab_size", default=2, least=0)
+    segments = config.integer("type_vocab_size", default=2, smallest=0)
     sequence = length(config, table=True, otherwise=512)
     config.notes.append("the discriminator alone; the generator that it is trained beside is not")
     widened = [dense(hidden)] if narrow != hidden else []
@@ -74,11 +74,11 @@ def _electra(config: Config) -> dict[str, Any]:
 
 @family("albert")
 def _albert(config: Config) -> dict[str, Any]:
-    """Narrow embeddings, and layers that all use the weights of one."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return narrow embeddings, and layers that share the weights of one."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     ffn, vocab = config.optional("ffn") or 4 * hidden, config.required("vocab")
     narrow = config.integer("embedding_size", default=128) or 128
-    segments = config.integer("type_vocab_size", default=2, least=0)
+    segments = config.integer("type_vocab_size", default=2, smallest=0)
     if (config.integer("num_hidden_groups", default=1) or 1) > 1:
         config.fault("num_hidden_groups", "several groups of shared layers are not described")
     sequence = length(config, table=True, otherwise=512)
@@ -95,13 +95,13 @@ def _albert(config: Config) -> dict[str, Any]:
 
 @family("deberta-v2")
 def _deberta(config: Config) -> dict[str, Any]:
-    """Scores of words and of places apart: keys and queries of a table of distances as well."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return layers that score words and distances separately, by a table of distances."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     ffn, vocab = config.optional("ffn") or 4 * hidden, config.required("vocab")
     sequence = length(config, table=True, otherwise=512)
     if not config.flag("share_att_key") or not config.flag("relative_attention"):
         config.fault("share_att_key", "distances with matrices of their own are not described")
-    if config.integer("conv_kernel_size", default=0, least=0):
+    if config.integer("conv_kernel_size", default=0, smallest=0):
         config.fault("conv_kernel_size", "a convolution beside the layers is not described")
     buckets = 2 * (config.integer("position_buckets", default=256) or 256)
     places = sequence * (config.flag("position_biased_input", True))
@@ -109,14 +109,14 @@ def _deberta(config: Config) -> dict[str, Any]:
     # one product with the table for keys, one for queries, and of each the scores picked out
     scores = heads * sequence * (buckets + 2 * sequence) * kinds
     distances = {"opaque": {
-        "name": "distances", "op": "scores of distances", **made(hidden, [sequence], True),
+        "name": "distances", "op": "scores of distances", **output_fields(hidden, [sequence], True),
         "flop": 2 * kinds * sequence * buckets * hidden, "moves": scores, "moves_back": 2 * scores,
         "keeps": True}}  # fmt: skip
-    own = [distances, *attention(heads, flash=False)]
+    attention_layers = [distances, *attention(heads, flash=False)]
     config.notes.append("the head that tells replaced words, and its generator, are left out")
     return {"input": [1, sequence], "layers": [
         {"embedding": {"vocab": vocab, "hidden": hidden, "positions": places}}, norm("layer"),
         vectors("distances and their norm", (buckets + 2) * hidden, hidden, sequence),
-        stack(layers, [own, mlp(ffn)], after=True, dropout=config.rate(*DROPOUTS) > 0),
+        stack(layers, [attention_layers, mlp(ffn)], after=True, dropout=config.rate(*DROPOUTS) > 0),
         "loss",
     ]}  # fmt: skip

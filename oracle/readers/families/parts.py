@@ -5,98 +5,107 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Said = dict[str, Any]  # one layer, as a spec file has it
+Layer = dict[str, Any]  # one layer of a spec file
 
 
-def norm(op: str, name: str = "", of: str = "") -> Said:
-    """A layer, RMS or batch norm."""
-    said = {"name": name, "from": [of] if of else "", "op": op}
-    return {"norm": {key: value for key, value in said.items() if value}}
+def norm(op: str, name: str = "", source: str = "") -> Layer:
+    """Return a layer, RMS or batch norm."""
+    fields = {"name": name, "from": [source] if source else "", "op": op}
+    return {"norm": {key: value for key, value in fields.items() if value}}
 
 
-def dense(filters: int, name: str = "", of: str = "", **more: Any) -> Said:
-    """A matrix, of what is called `of` or of what stands before it."""
-    said = {"name": name, "from": [of] if of else "", "filters": filters}
-    return {"dense": {**{key: value for key, value in said.items() if value}, **more}}
+def dense(filters: int, name: str = "", source: str = "", **more: Any) -> Layer:
+    """Return a matrix on the layer `source`, or on the layer before it."""
+    fields = {"name": name, "from": [source] if source else "", "filters": filters}
+    return {"dense": {**{key: value for key, value in fields.items() if value}, **more}}
 
 
-def conv(filters: int, kernel: int, stride: int = 1, **more: Any) -> Said:
-    """A convolution padded to keep its extents, but for the stride; without biases."""
+def conv(filters: int, kernel: int, stride: int = 1, **more: Any) -> Layer:
+    """Return a convolution without biases, padded to keep its extents but for the stride."""
     padding = {"padding": kernel // 2} if kernel > 1 else {}
     return {"conv": {"filters": filters, "kernel": kernel, "bias": False, **padding,
                      **({"stride": stride} if stride > 1 else {}), **more}}  # fmt: skip
 
 
-def attention(heads: int, **more: Any) -> list[Said]:
-    """Attention of a sequence to itself."""
-    said = {key: value for key, value in more.items() if value is not None}
-    return [{"attention": {"name": "attention", "heads": heads, **said}}]
+def attention(heads: int, **more: Any) -> list[Layer]:
+    """Return the attention of a sequence to itself."""
+    fields = {key: value for key, value in more.items() if value is not None}
+    return [{"attention": {"name": "attention", "heads": heads, **fields}}]
 
 
-def mlp(ffn: int, **more: Any) -> list[Said]:
-    """Two matrices, or three, with a function between them."""
+def mlp(ffn: int, **more: Any) -> list[Layer]:
+    """Return two matrices, or three, with a function between them."""
     return [{"mlp": {"name": "mlp", "ffn": ffn, **more}}]
 
 
-def cross(memory: str, heads: int, **more: Any) -> list[Said]:
-    """Attention of a sequence to another one, which was made by an encoder.
+def cross(memory: str, heads: int, **more: Any) -> list[Layer]:
+    """Return the attention of a sequence to the output of an encoder.
 
-    Its queries are what `stack` has at hand, its keys and values what is called `memory`.
+    `stack` sets the source of its queries; its keys and values are the layer `memory`.
     """
-    said = {key: value for key, value in more.items() if value is not None}
-    return [{"cross": {"name": "cross", "from": ["", memory], "heads": heads, **said}}]
+    fields = {key: value for key, value in more.items() if value is not None}
+    return [{"cross": {"name": "cross", "from": ["", memory], "heads": heads, **fields}}]
 
 
 def stack(
-    times: int, parts: Sequence[list[Said]], op: str = "layer", after: bool = False,
+    times: int, parts: Sequence[list[Layer]], op: str = "layer", after: bool = False,
     dropout: bool = False,
-) -> Said:  # fmt: skip
-    """Equal layers of a transformer: each part is normed before it, or after it is added."""
-    found: list[Said] = []
-    at = "block"
+) -> Layer:  # fmt: skip
+    """Return equal layers of a transformer, with a norm before each part or after its sum."""
+    layers: list[Layer] = []
+    source = "block"
     for i, part in enumerate(parts, 1):
         if not after:
-            found.append(norm(op, f"norm{i}", "" if at == "block" else at))
+            layers.append(norm(op, f"norm{i}", "" if source == "block" else source))
         (last,) = part[-1].values()
-        if "cross" in part[0]:  # to what stands before it
-            last = {**last, "from": [at if after else f"norm{i}", last["from"][1]]}
+        if "cross" in part[0]:  # its queries come from the layer before it
+            last = {**last, "from": [source if after else f"norm{i}", last["from"][1]]}
             part = [{"cross": last}]
-        found += part
-        add: Said = {"name": f"sum{i}", "from": [at, last["name"]]}
-        found.append({"add": {**add, **({"dropout": True} if dropout else {})}})
-        at = f"sum{i}"
+        layers += part
+        add: Layer = {"name": f"sum{i}", "from": [source, last["name"]]}
+        layers.append({"add": {**add, **({"dropout": True} if dropout else {})}})
+        source = f"sum{i}"
         if after:
-            found.append(norm(op, at := f"norm{i}"))
-    return {"repeat": times, "layers": found}
+            layers.append(norm(op, source := f"norm{i}"))
+    return {"repeat": times, "layers": layers}
 
 
-def scaled(channels: int, extents: Sequence[int], tokens: bool) -> Said:
-    """Each channel times a learned number."""
+def scaled(channels: int, extents: Sequence[int], tokens: bool) -> Layer:
+    """Return a layer that multiplies each channel by a learned number."""
     size = channels
     for extent in extents:
         size *= extent
-    return {"opaque": {"name": "scaled", "op": "scale of each channel", **made(channels, extents,
-            tokens), "weights": channels, "moves": 2 * size, "moves_back": 3 * size, "keeps": True,
-            "each": True}}  # fmt: skip
+    return {
+        "opaque": {
+            "name": "scaled",
+            "op": "scale of each channel",
+            **output_fields(channels, extents, tokens),
+            "weights": channels,
+            "moves": 2 * size,
+            "moves_back": 3 * size,
+            "keeps": True,
+            "each": True,
+        }
+    }
 
 
-def vectors(what: str, weights: int, channels: int, tokens: int) -> Said:
-    """Learned numbers that are few: relative positions, a token for what is masked."""
-    return {"opaque": {"op": what, **made(channels, [tokens], True), "weights": weights,
+def vectors(op: str, weights: int, channels: int, tokens: int) -> Layer:
+    """Return a layer of few learned numbers: relative positions, a token for masked words."""
+    return {"opaque": {"op": op, **output_fields(channels, [tokens], True), "weights": weights,
                        "each": True}}  # fmt: skip
 
 
-def second(vocab: int, hidden: int, tokens: int, **more: Any) -> Said:
-    """Words of a second sequence, which the sample brings along, looked up."""
+def second(vocab: int, hidden: int, tokens: int, **more: Any) -> Layer:
+    """Return the embedding of a second sequence of the sample."""
     return {"embedding": {"from": ["input"], "vocab": vocab, "hidden": hidden, "tokens": tokens,
                           **more}}  # fmt: skip
 
 
-def made(channels: int, extents: Sequence[int], tokens: bool) -> Said:
+def output_fields(channels: int, extents: Sequence[int], tokens: bool) -> Layer:
     return {"made": [channels, *extents], **({"tokens": True} if tokens else {})}
 
 
 def classes(fields: Mapping[str, Any]) -> int:
-    """Labels of a classifier; two where none are named, as the library does."""
+    """Return the labels of a classifier, by default two, as the library does."""
     labels = fields.get("id2label")
     return len(labels) if isinstance(labels, Mapping) and labels else 2

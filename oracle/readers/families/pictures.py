@@ -7,14 +7,14 @@ from typing import Any
 from oracle.readers.config_json import Config
 from oracle.readers.families.base import family, function_of
 from oracle.readers.families.parts import (
-    Said,
+    Layer,
     attention,
     classes,
     conv,
     dense,
-    made,
     mlp,
     norm,
+    output_fields,
     scaled,
     second,
     stack,
@@ -23,7 +23,7 @@ from oracle.readers.families.parts import (
 
 
 def _image(config: Config, patch: int) -> tuple[int, int, int]:
-    """(channels, pixels a side, patches a side)."""
+    """Return channels, pixels a side and patches a side."""
     image = config.integer("image_size", default=224) or 224
     patch = config.integer("patch_size", default=patch) or patch
     channels = config.integer("num_channels", default=3) or 3
@@ -33,8 +33,8 @@ def _image(config: Config, patch: int) -> tuple[int, int, int]:
     return channels, image, image // patch
 
 
-def _patches(hidden: int, patch: int, side: int, extra: int, **more: Any) -> list[Said]:
-    """A picture cut into patches, one token each, and what is learned about each place."""
+def _patches(hidden: int, patch: int, side: int, extra: int, **more: Any) -> list[Layer]:
+    """Return layers that cut a picture into patches, one token each, with learned positions."""
     return [
         {"conv": {"filters": hidden, "kernel": patch, "stride": patch, **more}},
         {"reshape": {"to": [hidden, side * side], "tokens": True}},
@@ -44,8 +44,8 @@ def _patches(hidden: int, patch: int, side: int, extra: int, **more: Any) -> lis
 
 @family("vit", "deit")
 def _vit(config: Config) -> dict[str, Any]:
-    """An image becomes patches, patches become tokens."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return an encoder of patches, with a classifier."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     ffn = config.optional("ffn") or 4 * hidden
     channels, image, side = _image(config, 16)
     extra = 2 if config.text("model_type") == "deit" else 1
@@ -59,8 +59,8 @@ def _vit(config: Config) -> dict[str, Any]:
 
 @family("dinov2")
 def _dinov2(config: Config) -> dict[str, Any]:
-    """The encoder alone: every branch is scaled by a vector before it is added."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return the encoder alone, every branch scaled by a vector before it is added."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     ffn = round(hidden * (config.rate("mlp_ratio") or 4))
     channels, image, side = _image(config, 14)
     if config.flag("use_swiglu_ffn"):
@@ -78,48 +78,48 @@ def _dinov2(config: Config) -> dict[str, Any]:
 
 @family("clip")
 def _clip(config: Config) -> dict[str, Any]:
-    """A picture and its caption, each made one vector."""
+    """Return encoders of a picture and of its caption, one vector each."""
     text = config.but({"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12,
                        "num_attention_heads": 8, "vocab_size": 49408,
                        "max_position_embeddings": 77, **config.nested("text_config")})  # fmt: skip
-    seen = config.but({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+    vision = config.but({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
                        "num_attention_heads": 12, **config.nested("vision_config")})  # fmt: skip
-    both = config.integer("projection_dim", default=512) or 512
-    words, pixels = text.required("hidden"), seen.required("hidden")
+    joint = config.integer("projection_dim", default=512) or 512
+    words, pixels = text.required("hidden"), vision.required("hidden")
     length = text.optional("sequence") or 77
-    channels, image, side = _image(seen, 32)
+    channels, image, side = _image(vision, 32)
     towers = []
-    for tower, causal in ((text, {"causal": True}), (seen, {})):
+    for tower, causal in ((text, {"causal": True}), (vision, {})):
         ffn = tower.optional("ffn") or 4 * tower.required("hidden")
         layer = [attention(tower.required("heads"), **causal), mlp(ffn)]
         towers.append(stack(tower.required("layers"), layer))
     config.notes.append("its loss, which meets all samples of a batch, is counted sample by sample")
     return {"input": [channels, image, image], "layers": [
         second(text.required("vocab"), words, length, positions=length),
-        towers[0], norm("layer"), "first", dense(both, "caption", bias=False),
+        towers[0], norm("layer"), "first", dense(joint, "caption", bias=False),
         _from("input", _patches(pixels, image // side, side, 1, bias=False)[0]),
         *_patches(pixels, image // side, side, 1)[1:], norm("layer"),
-        towers[1], "first", norm("layer"), dense(both, "picture", bias=False),
+        towers[1], "first", norm("layer"), dense(joint, "picture", bias=False),
         {"concat": {"from": ["caption", "picture"]}}, "loss",
     ]}  # fmt: skip
 
 
 @family("siglip")
 def _siglip(config: Config) -> dict[str, Any]:
-    """A picture and its caption; what is seen is gathered by one learned query."""
+    """Return encoders of a picture and of its caption; one learned query pools the picture."""
     base = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
             "num_attention_heads": 12}  # fmt: skip
     text = config.but({**base, "vocab_size": 32000, "max_position_embeddings": 64,
                        **config.nested("text_config")})  # fmt: skip
-    seen = config.but({**base, **config.nested("vision_config")})
-    words, pixels = text.required("hidden"), seen.required("hidden")
-    tokens, heads = text.optional("sequence") or 64, seen.required("heads")
-    ffn = seen.optional("ffn") or 4 * pixels
-    channels, image, side = _image(seen, 16)
+    vision = config.but({**base, **config.nested("vision_config")})
+    words, pixels = text.required("hidden"), vision.required("hidden")
+    tokens, heads = text.optional("sequence") or 64, vision.required("heads")
+    ffn = vision.optional("ffn") or 4 * pixels
+    channels, image, side = _image(vision, 16)
     towers = [
-        stack(one.required("layers"), [attention(one.required("heads")),
-                                       mlp(one.optional("ffn") or 4 * one.required("hidden"))])
-        for one in (text, seen)
+        stack(tower.required("layers"), [attention(tower.required("heads")),
+                                       mlp(tower.optional("ffn") or 4 * tower.required("hidden"))])
+        for tower in (text, vision)
     ]  # fmt: skip
     config.notes.append("its loss, which meets all samples of a batch, is counted sample by sample")
     probe = vectors("probe", pixels, pixels, 1)["opaque"]
@@ -137,8 +137,8 @@ def _siglip(config: Config) -> dict[str, Any]:
 
 @family("beit", "data2vec-vision")
 def _beit(config: Config) -> dict[str, Any]:
-    """A classifier: numbers for distances in each layer, branches that are scaled, a mean."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return a classifier with distances in each layer, scaled branches and a mean."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     ffn = config.optional("ffn") or 4 * hidden
     channels, image, side = _image(config, 16)
     if not config.flag("use_relative_position_bias"):
@@ -151,7 +151,7 @@ def _beit(config: Config) -> dict[str, Any]:
     config.notes.append("keys have a bias here and none in the network: one vector an attention")
     patches = _patches(hidden, image // side, side, 1)
     return {"dataset": "imagenet", "input": [channels, image, image], "layers": [
-        *patches[:2], {"opaque": {"op": "class token", **made(hidden, [tokens], True),
+        *patches[:2], {"opaque": {"op": "class token", **output_fields(hidden, [tokens], True),
                                   "weights": hidden, "moves": 2 * hidden * tokens}},
         stack(layers, [[distances, *attention(heads, flash=False), *branch],
                        [*mlp(ffn), *branch]]),
@@ -160,15 +160,15 @@ def _beit(config: Config) -> dict[str, Any]:
     ]}  # fmt: skip
 
 
-def _from(what: str, layer: Said) -> Said:
-    """The same layer, reading something else than what stands before it."""
-    ((kind, said),) = layer.items()
-    return {kind: {"from": [what], **said}}
+def _from(source: str, layer: Layer) -> Layer:
+    """Return a layer that reads another layer than the one before it."""
+    ((kind, fields),) = layer.items()
+    return {kind: {"from": [source], **fields}}
 
 
 @family("resnet")
 def _resnet(config: Config) -> dict[str, Any]:
-    """Stages of residual blocks, each half as large as the one before."""
+    """Return stages of residual blocks, each half as large as the stage before."""
     widths = config.counts("hidden_sizes", [256, 512, 1024, 2048])
     depths = config.counts("depths", [3, 4, 6, 3])
     stem = config.integer("embedding_size", default=64) or 64
@@ -178,24 +178,28 @@ def _resnet(config: Config) -> dict[str, Any]:
     if len(widths) != len(depths) or sum(depths) > 10_000:
         config.fault("depths", f"{len(depths)} stages of {len(widths)} widths")
         return {}
-    found: list[Any] = [conv(stem, 7, 2), "norm", "relu",
+    layers: list[Any] = [conv(stem, 7, 2), "norm", "relu",
                         {"pool": {"kernel": 3, "stride": 2, "padding": 1}}]  # fmt: skip
     before = stem
     for i, (width, depth) in enumerate(zip(widths, depths, strict=True)):
         halved = bool(i) or config.flag("downsample_in_first_stage")
         stride = 2 if halved else 1
-        found.append({"layers": _residual(width, stride, narrow, early, before != width or halved)})
+        layers.append(
+            {"layers": _residual(width, stride, narrow, early, before != width or halved)}
+        )
         if depth > 1:
-            found.append({"repeat": depth - 1, "layers": _residual(width, 1, narrow, early, False)})
+            layers.append(
+                {"repeat": depth - 1, "layers": _residual(width, 1, narrow, early, False)}
+            )
         before = width
     return {"dataset": "imagenet", "input": [channels, 224, 224], "layers": [
-        *found, {"pool": {"kernel": "global", "op": "mean"}}, "flatten",
+        *layers, {"pool": {"kernel": "global", "op": "mean"}}, "flatten",
         dense(classes(config.fields)), "loss",
     ]}  # fmt: skip
 
 
 def _residual(width: int, stride: int, narrow: bool, early: bool, turned: bool) -> list[Any]:
-    """Two or three convolutions beside a short cut."""
+    """Return two or three convolutions with a short cut."""
     inner = max(1, width // 4)
     branch: list[Any] = (
         [conv(inner, 1, stride if early else 1), "norm", "relu",
@@ -210,7 +214,7 @@ def _residual(width: int, stride: int, narrow: bool, early: bool, turned: bool) 
 
 @family("convnext")
 def _convnext(config: Config) -> dict[str, Any]:
-    """Depthwise convolutions, each followed by an MLP over the channels."""
+    """Return depthwise convolutions, each followed by an MLP over the channels."""
     widths = config.counts("hidden_sizes", [96, 192, 384, 768])
     depths = config.counts("depths", [3, 3, 9, 3])
     channels, image, side = _image(config, 4)
@@ -220,26 +224,26 @@ def _convnext(config: Config) -> dict[str, Any]:
         return {}
     rate = config.fields.get("layer_scale_init_value", 1e-6)
     learned = isinstance(rate, int | float) and rate > 0
-    found: list[Any] = []
+    layers: list[Any] = []
     for i, (width, depth) in enumerate(zip(widths, depths, strict=True)):
         patch = 2 if i else image // side
-        down: Said = {"conv": {"filters": width, "kernel": patch, "stride": patch}}
-        found += [norm("layer"), down] if i else [down, norm("layer")]
+        down: Layer = {"conv": {"filters": width, "kernel": patch, "stride": patch}}
+        layers += [norm("layer"), down] if i else [down, norm("layer")]
         scale = [scaled(width, [side >> i, side >> i], False)] if learned else []
         last = "scaled" if learned else "mlp"
-        found.append({"repeat": depth, "layers": [
+        layers.append({"repeat": depth, "layers": [
             conv(width, 7, groups=width, bias=True), norm("layer"), *mlp(4 * width), *scale,
             {"add": {"from": ["block", last]}},
         ]})  # fmt: skip
     return {"dataset": "imagenet", "input": [channels, image, image], "layers": [
-        *found, {"pool": {"kernel": "global", "op": "mean"}}, "flatten", norm("layer"),
+        *layers, {"pool": {"kernel": "global", "op": "mean"}}, "flatten", norm("layer"),
         dense(classes(config.fields)), "loss",
     ]}  # fmt: skip
 
 
 @family("swin")
 def _swin(config: Config) -> dict[str, Any]:
-    """Attention within windows of patches, shifted by half a window in every second layer."""
+    """Return attention within windows of patches, shifted in every second layer."""
     width = config.integer("embed_dim", default=96) or 96
     depths = config.counts("depths", [2, 2, 6, 2])
     heads = config.counts("num_heads", [3, 6, 12, 24])
@@ -251,26 +255,33 @@ def _swin(config: Config) -> dict[str, Any]:
         return {}
     patch = image // side
     function = function_of(config, "gelu", "hidden_act")
-    found: list[Any] = [{"conv": {"filters": width, "kernel": patch, "stride": patch}},
+    layers: list[Any] = [{"conv": {"filters": width, "kernel": patch, "stride": patch}},
                         {"reshape": {"to": [width, side * side], "tokens": True}},
                         norm("layer")]  # fmt: skip
-    for i, (depth, own) in enumerate(zip(depths, heads, strict=True)):
+    for i, (depth, stage_heads) in enumerate(zip(depths, heads, strict=True)):
         if i:  # four neighbours become one
             side, width = side // 2, width * 2
-            found += [{"reshape": {"to": [2 * width, side * side], "tokens": True}}, norm("layer"),
+            layers += [{"reshape": {"to": [2 * width, side * side], "tokens": True}}, norm("layer"),
                       dense(width, bias=False)]  # fmt: skip
         tokens, near = side * side, min(window, side)
         size = width * tokens
         # cut into windows and put together again, rolled in every second layer
-        moved: Said = {"opaque": {"name": "windows", "op": "windows", **made(width, [tokens], True),
-                       "moves": 6 * size, "moves_back": 6 * size,
-                       "weights": (2 * window - 1) ** 2 * own}}  # fmt: skip
-        inside = attention(own, window=near * near, flash=False,
+        moved: Layer = {
+            "opaque": {
+                "name": "windows",
+                "op": "windows",
+                **output_fields(width, [tokens], True),
+                "moves": 6 * size,
+                "moves_back": 6 * size,
+                "weights": (2 * window - 1) ** 2 * stage_heads,
+            }
+        }
+        inside = attention(stage_heads, window=near * near, flash=False,
                            bias=config.flag("qkv_bias", True))  # fmt: skip
         layer = [[*inside, moved], mlp(round(ratio * width), activation=function)]
-        found.append(stack(depth, layer))
+        layers.append(stack(depth, layer))
     return {"dataset": "imagenet", "input": [channels, image, image], "layers": [
-        *found, norm("layer"), {"reshape": {"to": [width, side, side]}},
+        *layers, norm("layer"), {"reshape": {"to": [width, side, side]}},
         {"pool": {"kernel": "global", "op": "mean"}}, "flatten", dense(classes(config.fields)),
         "loss",
     ]}  # fmt: skip

@@ -22,14 +22,14 @@ EQUAL = "what the decoder writes is taken to be as long as what the encoder read
 
 @family("t5", "mt5", "umt5", "longt5")
 def _t5(config: Config) -> dict[str, Any]:
-    """RMS norms before, no biases, distances between words as a bias of the scores."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return layers with RMS norms before them, no biases, and a bias by distances."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     width, vocab = config.integer("d_kv", default=64) or 64, config.required("vocab")
     ffn = config.optional("ffn") or 4 * hidden
     deep = config.integer("num_decoder_layers", default=layers) or layers
-    said = config.text("feed_forward_proj", "relu")
-    gated = said.startswith("gated")
-    function = function_of(config.but({"said": said}), "relu", "said")
+    projection = config.text("feed_forward_proj", "relu")
+    gated = projection.startswith("gated")
+    function = function_of(config.but({"said": projection}), "relu", "said")
     if function == "relu" and gated:
         config.fault("feed_forward_proj", "a gate with relu is no layer kind here")
     buckets = config.integer("relative_attention_num_buckets", default=32) or 32
@@ -37,25 +37,25 @@ def _t5(config: Config) -> dict[str, Any]:
     dropped = config.rate("dropout_rate") > 0
     config.notes.append(EQUAL)
     wide = None if inner == hidden else width
-    own = attention(heads, width=wide, bias=False, flash=False)
+    self_attention = attention(heads, width=wide, bias=False, flash=False)
     masked = attention(heads, width=wide, bias=False, flash=False, causal=True)
-    other = cross("encoder", heads, width=wide, bias=False, flash=False)
+    cross_attention = cross("encoder", heads, width=wide, bias=False, flash=False)
     last = mlp(ffn, bias=False, activation=function, **({"gated": True} if gated else {}))
     tied: dict[str, Any] = {"tied": True} if config.flag("tie_word_embeddings", True) else {}
     distances = vectors("relative positions", buckets * heads, hidden, tokens)
     return {"input": [1, tokens], "layers": [
         {"embedding": {"vocab": vocab, "hidden": hidden}}, distances,
-        stack(layers, [own, last], "rms", dropout=dropped), norm("rms", "encoder"),
+        stack(layers, [self_attention, last], "rms", dropout=dropped), norm("rms", "encoder"),
         second(vocab, hidden, tokens, tied=True), distances,
-        stack(deep, [masked, other, last], "rms", dropout=dropped), norm("rms"),
+        stack(deep, [masked, cross_attention, last], "rms", dropout=dropped), norm("rms"),
         dense(vocab, bias=False, role="vocab", **tied), "loss",
     ]}  # fmt: skip
 
 
 @family("bart", "mbart")
 def _bart(config: Config) -> dict[str, Any]:
-    """Norms after, positions from a table with two spare rows."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    """Return layers with norms after them, and positions of a table with two spare rows."""
+    hidden, heads, layers = (config.required(size) for size in ("hidden", "heads", "layers"))
     vocab, ffn = config.required("vocab"), config.optional("ffn") or 4 * hidden
     deep, more, wide = decoder(config, layers, heads, ffn)
     before = config.text("model_type") == "mbart"
@@ -64,7 +64,7 @@ def _bart(config: Config) -> dict[str, Any]:
     function = function_of(config, "gelu", "activation_function")
     dropped = config.rate(*DROPOUTS) > 0
     config.notes.append(EQUAL)
-    other = cross("encoder", more)
+    cross_attention = cross("encoder", more)
     ends = [norm("layer")] if before else []
     return {"input": [1, tokens], "layers": [
         {"embedding": {"vocab": vocab, "hidden": hidden, "positions": table}}, norm("layer"),
@@ -72,7 +72,7 @@ def _bart(config: Config) -> dict[str, Any]:
                  dropout=dropped), **({} if before else {"name": "encoder"})},
         *([norm("layer", "encoder")] if before else []),
         second(vocab, hidden, tokens, tied=True, positions=table), norm("layer"),
-        stack(deep, [attention(more, causal=True), other, mlp(wide, activation=function)],
+        stack(deep, [attention(more, causal=True), cross_attention, mlp(wide, activation=function)],
               after=not before, dropout=dropped), *ends,
         dense(vocab, bias=False, role="vocab", tied=True), "loss",
     ]}  # fmt: skip

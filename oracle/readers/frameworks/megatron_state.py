@@ -1,6 +1,6 @@
 """Software, precision and recomputation, by the arguments of Megatron-LM and its descendants.
 
-It names `recompute`, whose parts of layers they may list.
+It names `recompute`, since the arguments may list parts of layers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from oracle.plan.strategies.recompute import MODULES
 from oracle.readers.jobs.sheet import Sheet
 
-# arguments by which a date is known: of the oldest that has them
+# arguments that tell the date of a version: the oldest that has them
 ERAS = {
     "megatron-lm-2020": ("model_parallel_size", "fp32_allreduce", "batch_size"),
     "megatron-lm-2022": ("use_distributed_optimizer", "sequence_parallel",
@@ -28,9 +28,9 @@ TYPES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "bfloat16
 
 
 def software(sheet: Sheet, precision: str) -> str:
-    """The software of the arguments' date, with the fields that they say otherwise."""
+    """Return the software of the arguments' date, with the fields that they change."""
     if sheet.has("deepspeed", "deepspeed_config"):
-        sheet.asked.add("zero_stage")
+        sheet.names_read.add("zero_stage")
         changes = ["kernels.attention=flash1"] if sheet.has("use_flash_attn") else []
         return ",".join(["megatron-deepspeed", *changes])
     names = set(sheet.settings)
@@ -42,35 +42,35 @@ def software(sheet: Sheet, precision: str) -> str:
 
 
 def _core(sheet: Sheet, precision: str) -> list[str]:
-    """What a command line of Megatron-Core leaves as it is by default, and what it turns."""
-    found = []
+    """Return the fields of Megatron-Core that a command line changes or leaves out."""
+    changes = []
     if not sheet.has("overlap_grad_reduce"):
-        found.append("exchange.overlap=none")
+        changes.append("exchange.overlap=none")
     if not sheet.has("overlap_param_gather"):
-        found.append("gather.overlap=none")
+        changes.append("gather.overlap=none")
     if sheet.has("grad_reduce_in_bf16"):
-        found.append("exchange.gradients=bf16")
+        changes.append("exchange.gradients=bf16")
     elif precision == "fp16" and not sheet.has("accumulate_allreduce_grads_in_fp32"):
-        found.append("exchange.gradients=fp16")
+        changes.append("exchange.gradients=fp16")
     if sheet.has("fp8_param_gather"):
-        found.append("gather.wire=fp8")
+        changes.append("gather.wire=fp8")
     if sheet.has("tp_comm_overlap"):
-        found += [f"tensor.{name}=pipelined"
+        changes += [f"tensor.{name}=pipelined"
                   for name in ("forward_column", "forward_row", "backward_row")]  # fmt: skip
     if sheet.has("no_overlap_p2p_communication"):
-        found.append("borders.overlap=none")
+        changes.append("borders.overlap=none")
     if sheet.word("attention_backend") in ("unfused", "local"):
-        found.append("kernels.attention=unfused")
+        changes.append("kernels.attention=unfused")
     if sheet.has("use_precision_aware_optimizer"):
         for name, key in (("main_params_dtype", "masters"), ("exp_avg_dtype", "moments")):
             kind = TYPES.get(sheet.word(name, default="fp32"), "fp32")
-            found += [f"state.{key}={kind}"] if kind != "fp32" else []
-    return found
+            changes += [f"state.{key}={kind}"] if kind != "fp32" else []
+    return changes
 
 
 def precision(sheet: Sheet) -> str:
-    """Of products and activations; the last of those that are set."""
-    sheet.asked |= {"bf16", "fp16"}
+    """Return the precision of products and activations; the narrowest one that is set."""
+    sheet.names_read |= {"bf16", "fp16"}
     if sheet.has("fp4_format", "fp4"):
         return "nvfp4"
     if sheet.has("fp8_format", "fp8_hybrid", "fp8_e4m3", "fp8"):
@@ -87,31 +87,33 @@ def optimizer(sheet: Sheet) -> str:
         rate = sheet.word("sgd_momentum", default="0.9")
         return "momentum" if rate.strip("0.") else "sgd"
     if kind != "adam":
-        what = f"the optimizer `{kind[:40]}` is not known"
-        sheet.fault(sheet.said("optimizer"), what, "adam or sgd", "E110")
+        complaint = f"the optimizer `{kind[:40]}` is not known"
+        sheet.fault(sheet.setting("optimizer"), complaint, "adam or sgd", "E110")
     return "adam"
 
 
 def recompute(sheet: Sheet) -> str:
-    """Of each layer: none, selective, full, or its parts by name; unknown ones are in a note."""
+    """Return the recomputation of each layer: none, selective, full, or the names of parts."""
     kind = sheet.word("recompute_granularity")
     old = sheet.has("checkpoint_activations", "activations_checkpoint_method")
     if sheet.has("recompute_activations") and not kind:
         kind = "selective"
     kind = kind or ("full" if old else "none")
     if kind not in ("none", "selective", "full"):
-        what = f"`recompute_granularity` is `{kind[:40]}`"
-        sheet.fault(sheet.said("recompute_granularity"), what, "selective or full", "E110")
+        complaint = f"`recompute_granularity` is `{kind[:40]}`"
+        sheet.fault(sheet.setting("recompute_granularity"), complaint, "selective or full", "E110")
         return "none"
     method = sheet.word("recompute_method", "activations_checkpoint_method", default="uniform")
-    count = sheet.whole("recompute_num_layers", "activations_checkpoint_num_layers", default=1)
+    count = sheet.whole_number(
+        "recompute_num_layers", "activations_checkpoint_num_layers", default=1
+    )
     if kind == "full" and (method == "block" or (count or 1) > 1):
-        said = sheet.said("recompute_num_layers", "recompute_method",
+        setting = sheet.setting("recompute_num_layers", "recompute_method",
                           "activations_checkpoint_num_layers")  # fmt: skip
-        where = said.place if said else ""
-        sheet.notes.append(f"{where}: recomputation by {method} of {count} is counted as that of "
+        place = setting.place if setting else ""
+        sheet.notes.append(f"{place}: recomputation by {method} of {count} is counted as that of "
                            "each layer")  # fmt: skip
-    modules = sheet.said("recompute_modules")
+    modules = sheet.setting("recompute_modules")
     if kind != "selective" or not modules:
         return kind
     named = dict.fromkeys(re.findall(r"[a-z_]+", modules.text)) or ["core_attn"]

@@ -1,4 +1,4 @@
-"""A training as the files of a job say it, and how many devices its launch starts."""
+"""The training of a job's files, and the devices that its launch starts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from oracle.plan import grammar
-from oracle.readers.jobs.sheet import Said, Sheet
+from oracle.readers.jobs.sheet import Setting, Sheet
 from oracle.readers.spec_text import plain_name
 
-# of what is not read: these change no time or memory that is predicted
+# settings that change no predicted time or memory, and are not read
 HARMLESS = re.compile(
     r"(lr|min_lr|decoupled|weight_decay|adam|clip_|init|seed|log|tensorboard|wandb|save|load|ckpt|"
     r"eval|exit|data_(path|impl|cache|args)|data$|vocab_file|merge|tokenizer|tiktoken|split$|"
@@ -35,8 +35,8 @@ HARMLESS = re.compile(
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a user says beside the files; it holds where they say otherwise."""
+class Overrides:
+    """The settings of a user, which override those of the files."""
 
     model: Any = None  # a shipped name, a file or a spec
     devices: int | None = None
@@ -45,9 +45,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Training:
-    """Model, software and plan of a job: what a prediction is asked with."""
+    """The model, software and plan of a job: the arguments of a prediction."""
 
-    model: Any  # a spec as a dict, or what names one
+    model: Any  # a spec as a dict, or its name
     software: str
     plan: str
     batch: int
@@ -60,7 +60,7 @@ class Training:
 
 
 def plan_text(axes: Iterable[tuple[str, Any, Mapping[str, Any]]]) -> str:
-    """A plan by its axes, outermost first; what is as if nobody had said it is left out.
+    """Return a plan's text by its axes, outermost first, without defaults.
 
     >>> plan_text([("data", 4, {"zero": 1, "accumulate": 2}), ("tensor", 1, {})])
     'data:4,zero=1,accumulate=2'
@@ -71,95 +71,102 @@ def plan_text(axes: Iterable[tuple[str, Any, Mapping[str, Any]]]) -> str:
 
 
 def called(sheet: Sheet) -> str:
-    """A name for the job: that of its first file."""
+    """Return a name for the job: that of its first file."""
     return plain_name(Path(next(iter(sheet.texts))).stem, "job")
 
 
-def world(sheet: Sheet, given: Given) -> tuple[int, Said | None]:
-    """How many devices are started, and where that is said; 0 where it is not."""
-    if given.devices:
-        return given.devices, None
+def world(sheet: Sheet, overrides: Overrides) -> tuple[int, Setting | None]:
+    """Return the number of devices that are started and its place, or 0 where none says it."""
+    if overrides.devices:
+        return overrides.devices, None
     launch = sheet.launch
 
-    def first(*names: str) -> tuple[int | None, Said | None]:
+    def first(*names: str) -> tuple[int | None, Setting | None]:
         for name in names:
-            said = launch.get(name)
-            if said is None or said.text in ("gpu", "auto", ""):
+            setting = launch.get(name)
+            if setting is None or setting.text in ("gpu", "auto", ""):
                 continue
             if name == "gres":
-                found = re.fullmatch(r"gpus?(?::\w+)*?:(\d{1,4})", said.text)
-                return (int(found[1]), said) if found else (None, said)
-            counted = said if name != "gpus_per_node" else Said(
-                said.text.rpartition(":")[2], said.file, said.line)  # fmt: skip
-            return sheet.as_whole(name, counted), said
+                match = re.fullmatch(r"gpus?(?::\w+)*?:(\d{1,4})", setting.text)
+                return (int(match[1]), setting) if match else (None, setting)
+            counted = setting if name != "gpus_per_node" else Setting(
+                setting.text.rpartition(":")[2], setting.file, setting.line)  # fmt: skip
+            return sheet.as_whole_number(name, counted), setting
         return None, None
 
     total, place = (
-        (None, None) if _each(launch) else first("world", "np", "num_processes", "ntasks")
+        (None, None) if _says_per_node(launch) else first("world", "np", "num_processes", "ntasks")
     )
     if total:
         return total, place
     nodes, node_place = first("nnodes", "num_nodes", "nodes")
-    each, place = first("nproc_per_node", "num_gpus")
-    if each is None and place is None:
-        each, place = first("gpus_per_node", "gres")
+    per_node, place = first("nproc_per_node", "num_gpus")
+    if per_node is None and place is None:
+        per_node, place = first("gpus_per_node", "gres")
         tasks, task_place = first("ntasks_per_node")
-        if tasks and (each is None or tasks > each):
-            each, place = tasks, task_place
-    if each is None:
+        if tasks and (per_node is None or tasks > per_node):
+            per_node, place = tasks, task_place
+    if per_node is None:
         return 0, place
-    return each * (nodes or 1), node_place or place
+    return per_node * (nodes or 1), node_place or place
 
 
-def _each(launch: Mapping[str, Said]) -> bool:
-    """Whether a launcher says how many processes a node has."""
+def _says_per_node(launch: Mapping[str, Setting]) -> bool:
+    """Return whether a launcher says how many processes a node has."""
     return bool({"nproc_per_node", "num_gpus"} & set(launch))
 
 
 def replicas(
-    sheet: Sheet, given: Given, inner: int, what: str, place: Said | None, otherwise: int = 0
+    sheet: Sheet,
+    overrides: Overrides,
+    inner: int,
+    degrees: str,
+    place: Setting | None,
+    otherwise: int = 0,
 ) -> tuple[int, int]:
-    """(devices, how many replicas they make) where each takes `inner` of them; 0 with a fault."""
-    devices, said = world(sheet, given)
+    """Return devices and their replicas of `inner` devices each; 0 replicas with a fault."""
+    devices, devices_setting = world(sheet, overrides)
     if not devices:
         if otherwise:
             return otherwise * inner, otherwise
         if not sheet.faults:
-            sheet.fault(said, "nothing says how many devices there are", "--devices N", "E103")
+            sheet.fault(
+                devices_setting, "nothing says how many devices there are", "--devices N", "E103"
+            )
         return inner, 0
     if devices % inner:
-        where = f" ({said.place})" if said else ""
-        sheet.fault(place, f"{devices} devices{where} are no multiple of {inner}, {what}",
+        place_text = f" ({devices_setting.place})" if devices_setting else ""
+        sheet.fault(place, f"{devices} devices{place_text} are no multiple of {inner}, {degrees}",
                     f"a multiple of {inner}")  # fmt: skip
         return devices, 0
     return devices, devices // inner
 
 
-def micro_batches(sheet: Sheet, batch: int, micro: int, data: int, place: Said | None) -> int:
-    """Micro-batches of a device; a fault where they are not of one size."""
-    if not data:  # as has been said
+def micro_batches(sheet: Sheet, batch: int, micro: int, data: int, place: Setting | None) -> int:
+    """Return the micro-batches of a device; note a fault where they are not of one size."""
+    if not data:  # a fault is noted already
         return 1
     if batch % (micro * data):
-        what = f"a batch of {batch} is not {data} replicas with micro-batches of {micro} each"
+        complaint = f"a batch of {batch} is not {data} replicas with micro-batches of {micro} each"
         near = max(1, round(batch / (micro * data))) * micro * data
-        sheet.fault(place, what, f"e.g. {near}")
+        sheet.fault(place, complaint, f"e.g. {near}")
     return max(1, batch // (micro * data))
 
 
 def left(sheet: Sheet, matters: re.Pattern[str]) -> list[str]:
-    """What was not read: what may matter with its place, the rest counted in one line."""
-    unread = {name: said for name, said in sheet.settings.items()
-              if name not in sheet.asked and said.file != "--set"
-              and said.text.lower() not in ("false", "none")}  # fmt: skip
-    known = {name for name in unread if matters.search(name) and not HARMLESS.match(name)}
+    """Return notes on unread settings: those that may matter by name, the others counted."""
+    unread = {name: setting for name, setting in sheet.settings.items()
+              if name not in sheet.names_read and setting.file != "--set"
+              and setting.text.lower() not in ("false", "none")}  # fmt: skip
+    important = {name for name in unread if matters.search(name) and not HARMLESS.match(name)}
     strange = {name for name in unread if not matters.search(name) and not HARMLESS.match(name)}
     notes = [f"{unread[name].place}: `{name}` is not part of the prediction"
-             for name in unread if name in known]  # fmt: skip
+             for name in unread if name in important]  # fmt: skip
     if strange:
-        few = ", ".join(f"`{name}`" for name in sorted(strange)[:6])
+        first_names = ", ".join(f"`{name}`" for name in sorted(strange)[:6])
         more = ", …" if len(strange) > 6 else ""
-        notes.append(f"unknown, {len(strange)} settings left out: {few}{more}")
-    rest = len(unread) - len(known) - len(strange)
+        notes.append(f"unknown, {len(strange)} settings left out: {first_names}{more}")
+    rest = len(unread) - len(important) - len(strange)
     if rest:
         notes.append(f"settings that change nothing that is predicted: {rest} (data, logs, rates)")
     return notes

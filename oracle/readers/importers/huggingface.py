@@ -1,7 +1,7 @@
 """Hugging Face `config.json`: the common families as a `transformer:` block, or as layers.
 
-Only the file is read; no library is needed and nothing is fetched. What a family does that the
-block cannot say (norms of queries, parallel branches) is left out and named in `Imported.notes`.
+Only the file is read; no library is needed and nothing is fetched. Features that the block cannot
+express (norms of queries, parallel branches) are left out and named in `Imported.notes`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from oracle.spec.files import read_json
 
 
 def read(
-    what: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None,
+    source: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None,
     name: str = "", trust: bool = False,
 ) -> Imported:  # fmt: skip
-    """The model spec of a config file, or of the folder that holds one.
+    """Return the model spec of a config file, or of the folder that holds one.
 
     `tokens` is another length of the sequence; no `sample` is needed, and no `trust`.
     """
-    place = Path(what)
+    place = Path(source)
     place = place / "config.json" if place.is_dir() else place
     fields = read_json(place, "config")
     if not isinstance(fields, Mapping):
@@ -40,7 +40,7 @@ def convert(
     sequence: int | None = None,
     name: str = "",
 ) -> Imported:
-    """The same from the fields of a config already in hand."""
+    """Return the model spec of a config's fields."""
     kind = fields.get("model_type")
     if not isinstance(kind, str):
         hint = "is this the config.json of a model, not of a tokenizer or a scheduler?"
@@ -48,22 +48,23 @@ def convert(
     if kind not in FAMILIES:
         nested = fields.get("text_config")
         if isinstance(nested, Mapping) and nested.get("model_type") in FAMILIES:
-            found = convert(nested, path, sequence, name)
-            return Imported(found.spec, (*found.notes, "only the text part is described"))
+            text_part = convert(nested, path, sequence, name)
+            return Imported(text_part.spec, (*text_part.notes, "only the text part is described"))
         raise _stop(
             path, f"no family `{kind[:60]}` is known here", suggest(kind, sorted(FAMILIES), "known")
         )
-    config = Config(path, fields, asked=sequence)
+    config = Config(path, fields, length=sequence)
     body = FAMILIES[kind](config)
     if config.faults:
         raise SpecError(path, config.faults)
-    here = Path(path)
-    stem = here.stem if here.stem != "config" else here.parent.name
-    called = plain_name(name or config.text("_name_or_path").strip("/").rpartition("/")[2] or stem,
-                        kind)  # fmt: skip
+    config_path = Path(path)
+    stem = config_path.stem if config_path.stem != "config" else config_path.parent.name
+    model_name = plain_name(
+        name or config.text("_name_or_path").strip("/").rpartition("/")[2] or stem, kind
+    )
     source = f"Hugging Face config.json, model_type {kind}"
-    return Imported({"name": called, "source": source, **body}, tuple(config.notes))
+    return Imported({"name": model_name, "source": source, **body}, tuple(config.notes))
 
 
-def _stop(path: Any, what: str, hint: str = "") -> SpecError:
-    return refusal(str(path), what, hint, "E110")
+def _stop(path: Any, complaint: str, hint: str = "") -> SpecError:
+    return refusal(str(path), complaint, hint, "E110")

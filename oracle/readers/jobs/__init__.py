@@ -1,17 +1,17 @@
 """Files that start a training, as settings with their places: one module a format.
 
-`read(paths)` reads the files of one job together. The format of each is found by content, never
-by file name. Every module of this folder with a `TITLE` is a format, found by itself. It has
-`recognises(text) -> bool` and `parse(text, name, sheet)`, and may set `PRECEDENCE`: the first that
-recognises a text reads it, and they are asked by precedence, then by name.
+`read(paths)` reads the files of one job together. The content of a file decides its format, never
+the file's name. Every module of this folder with a `TITLE` is a format. It has
+`recognises(text) -> bool` and `parse(text, name, sheet)`, and may set `PRECEDENCE`: the first
+module that recognises a text reads it, in order of precedence, then of name.
 
-arguments     `--flag value` lines, and how a command line's words become settings
+arguments     `--flag value` lines, and a command line's words as settings
 deepspeed     DeepSpeed's JSON
 log           the list of arguments that Megatron-LM prints when it starts
-shell tokens  a shell script: what it sets, what it launches; its text as commands of words
-conditions    what a script's tests and arithmetic come to, where that can be said
+shell tokens  a shell script: its variables and its launch; its text as commands of words
+conditions    the results of a script's tests and arithmetic, where they can be known
 torchtitan    torchtitan's TOML
-sheet         the settings of a job, and what is wrong with them
+sheet         the settings of a job, and their faults
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from oracle.readers.jobs.sheet import CLOSE, OPEN, Sheet
 from oracle.spec.document import refusal
 from oracle.spec.files import read_text
 
-LARGEST = 16 * 2**20  # bytes of a log whose first lines are wanted
+LARGEST = 16 * 2**20  # bytes of a log, of which the first lines are read
 MOST_FILES = 32
 
 
 @cache
 def formats() -> tuple[ModuleType, ...]:
-    """The modules that are formats, in the order in which they are asked."""
-    found = [import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__)]
-    known = [module for module in found if hasattr(module, "TITLE")]
-    return tuple(sorted(known, key=lambda m: (getattr(m, "PRECEDENCE", 2), m.__name__)))
+    """Return the modules that are formats, in the order in which they try a text."""
+    modules = [import_module(f"{__name__}.{entry.name}") for entry in iter_modules(__path__)]
+    with_title = [module for module in modules if hasattr(module, "TITLE")]
+    return tuple(sorted(with_title, key=lambda m: (getattr(m, "PRECEDENCE", 2), m.__name__)))
 
 
 def read(paths: Iterable[str | Path], variables: Mapping[str, str] | None = None) -> Sheet:
-    """What the files of one job say; `variables` are set before and stay as they are."""
+    """Return the settings of one job's files; `variables` are set before and stay."""
     names = [str(path) for path in paths]
     if not 1 <= len(names) <= MOST_FILES:
         raise refusal("import", f"{len(names)} files of one job", f"1 to {MOST_FILES}", "E100")
@@ -48,16 +48,16 @@ def read(paths: Iterable[str | Path], variables: Mapping[str, str] | None = None
 
 
 def parse(texts: Mapping[str, str], variables: Mapping[str, str] | None = None) -> Sheet:
-    """The same of texts in hand, by name."""
+    """Return the settings of one job's texts, by name."""
     plain = {name: text.replace(OPEN, "?").replace(CLOSE, "?") for name, text in texts.items()}
     sheet = Sheet(plain, dict(variables or {}))
     sheet.shell.update({name: [(value, 0)] for name, value in sheet.variables.items()})
     for name, text in sheet.texts.items():
-        module = next((each for each in formats() if each.recognises(text)), None)
+        module = next((candidate for candidate in formats() if candidate.recognises(text)), None)
         if module is None:
-            known = "; ".join(each.TITLE for each in formats())
-            raise refusal(name, "nothing here starts a training", f"known: {known}", "E130")
+            titles = "; ".join(candidate.TITLE for candidate in formats())
+            raise refusal(name, "nothing here starts a training", f"known: {titles}", "E130")
         module.parse(text, name, sheet)
-    for name, value in sheet.variables.items():  # what is said of an argument holds too
-        sheet.given(name, value)
+    for name, value in sheet.variables.items():  # a variable may be an argument too
+        sheet.override(name, value)
     return sheet

@@ -1,4 +1,4 @@
-"""`--flag value` lines, and how the words of a command line become settings."""
+"""`--flag value` lines, and the words of a command line as settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHOICE = re.compile(r"(activation_checkpoint):(\w+)")  # as torchtitan takes a 
 
 
 def recognises(text: str) -> bool:
-    """Whether the first thing said is a flag, or torchtitan's own word."""
+    """Return whether the first word is a flag, or torchtitan's `activation_checkpoint:`."""
     for line in text.splitlines()[:200]:
         if line.strip() and not line.lstrip().startswith("#"):
             return bool(_FLAG.match(line.strip()))
@@ -26,24 +26,24 @@ def recognises(text: str) -> bool:
 def parse(text: str, name: str, sheet: Sheet) -> None:
     plain = re.sub(r"(?m)(^|[ \t])#.*$", "", text)
     for flag, value, line in settings_of(Tokens(plain, name, sheet.shell).pieces()):
-        sheet.put(flag, value, name, line)
+        sheet.add(flag, value, name, line)
 
 
 def settings_of(pieces: Iterable[Piece]) -> Iterator[tuple[str, str, int]]:
-    """(name, value, line) of each flag: the word after it, if that is no flag itself."""
+    """Yield the name, value and line of each flag; the next word, if no flag, is the value."""
     open_flag: tuple[str, int] | None = None
     for word, line in pieces:
-        found, choice = _FLAG.fullmatch(word), _CHOICE.fullmatch(word)
-        if found or choice:
+        match, choice = _FLAG.fullmatch(word), _CHOICE.fullmatch(word)
+        if match or choice:
             if open_flag:
                 yield open_flag[0], "", open_flag[1]
             open_flag = None
         if choice:
             yield choice[1], choice[2], line
-        elif found and found[2] is None:
-            open_flag = found[1], line
-        elif found:
-            yield found[1], found[2], line
+        elif match and match[2] is None:
+            open_flag = match[1], line
+        elif match:
+            yield match[1], match[2], line
         elif open_flag:
             yield open_flag[0], word, open_flag[1]
             open_flag = None

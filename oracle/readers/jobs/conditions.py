@@ -1,4 +1,4 @@
-"""What the arithmetic and the tests of a shell script come to, where that can be said."""
+"""The results of a shell script's arithmetic and tests, where they can be known."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ DEEPEST, LARGEST = 20, 2**53
 
 
 def arithmetic(text: str, value: Callable[[str], str]) -> int | None:
-    """`8 * NODES` by the values of its names; None where one is not known, or it is more."""
+    """Return the value of `8 * NODES`; None where a name is unknown or the text is no sum."""
     tokens: list[str] = []
-    text, at = text.strip(), 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if not found or len(tokens) > 200:
+    text, place = text.strip(), 0
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if not match or len(tokens) > 200:
             return None
-        tokens.append(found[1])
-        at = found.end()
+        tokens.append(match[1])
+        place = match.end()
     try:
         result = _sum(tokens, value, 0, 0)
     except (ValueError, ZeroDivisionError, OverflowError):
@@ -38,11 +38,11 @@ def arithmetic(text: str, value: Callable[[str], str]) -> int | None:
 
 
 def _sum(tokens: list[str], value: Callable[[str], str], level: int, depth: int) -> int:
-    """Takes its tokens from the front of the list."""
+    """Return the value of the tokens at the front of the list, and remove them."""
     if depth > DEEPEST:
         raise ValueError
     if level == len(_LEVELS):
-        return _one(tokens, value, depth)
+        return _operand(tokens, value, depth)
     total = _sum(tokens, value, level + 1, depth)
     while tokens and tokens[0] in _LEVELS[level]:
         apply = _LEVELS[level][tokens.pop(0)]
@@ -52,7 +52,7 @@ def _sum(tokens: list[str], value: Callable[[str], str], level: int, depth: int)
     return total
 
 
-def _one(tokens: list[str], value: Callable[[str], str], depth: int) -> int:
+def _operand(tokens: list[str], value: Callable[[str], str], depth: int) -> int:
     if not tokens:
         raise ValueError
     token = tokens.pop(0)
@@ -62,7 +62,7 @@ def _one(tokens: list[str], value: Callable[[str], str], depth: int) -> int:
             raise ValueError
         return total
     if token == "-":
-        return -_one(tokens, value, depth + 1) if depth < DEEPEST else 0
+        return -_operand(tokens, value, depth + 1) if depth < DEEPEST else 0
     if token.isdigit():
         return int(token)
     text = value(token)
@@ -72,11 +72,11 @@ def _one(tokens: list[str], value: Callable[[str], str], depth: int) -> int:
 
 
 def truth(words: list[str]) -> bool | None:
-    """Of `[ A = B ]`, its words without the brackets; None where it cannot be said."""
+    """Return the truth of `[ A = B ]` without its brackets; None where it cannot be known."""
     for joint, decided in (("||", True), ("-o", True), ("&&", False), ("-a", False)):
         if joint in words:
-            at = words.index(joint)
-            parts = truth(words[:at]), truth(words[at + 1 :])
+            place = words.index(joint)
+            parts = truth(words[:place]), truth(words[place + 1 :])
             if decided in parts:
                 return decided
             return None if None in parts else not decided
@@ -84,7 +84,7 @@ def truth(words: list[str]) -> bool | None:
         inner = truth(words[1:])
         return None if inner is None else not inner
     if len(words) == 2 and words[0] in ("-z", "-n"):
-        empty = not words[1] or words[1].startswith(OPEN)  # what nothing sets is empty
+        empty = not words[1] or words[1].startswith(OPEN)  # a variable that nothing sets is empty
         return empty == (words[0] == "-z")
     if len(words) == 1 and not words[0].startswith("-"):
         return bool(words[0]) and not words[0].startswith(OPEN)

@@ -21,35 +21,37 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, name: str, sheet: Sheet, first: int = 1) -> None:
-    """The settings of a JSON object whose text begins on the line `first` of its file."""
+    """Add the settings of a JSON object whose text begins on the line `first` of its file."""
     try:
         content = strict_json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0) + first - 1
-        what = f"not JSON that can be trusted: {getattr(error, 'msg', error)}"
-        at = Place(line, getattr(error, "colno", 0))
-        raise SpecError(name, [Fault("E101", what, at)], sheet.texts.get(name, text)) from None
+        complaint = f"not JSON that can be trusted: {getattr(error, 'msg', error)}"
+        place = Place(line, getattr(error, "colno", 0))
+        raise SpecError(
+            name, [Fault("E101", complaint, place)], sheet.texts.get(name, text)
+        ) from None
     if not isinstance(content, Mapping):
         raise SpecError(name, [Fault("E104", "a configuration is `{…}`", Place(first, 1))], text)
     lines = text.splitlines()
     for path, value in _leaves(content):
-        sheet.put(f"deepspeed.{path}", value, name, _line(lines, path) + first - 1)
+        sheet.add(f"deepspeed.{path}", value, name, _line(lines, path) + first - 1)
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     for key, value in tree.items():
         inner = f"{path}.{key}" if path else str(key)
         if isinstance(value, Mapping) and depth < 8:
-            yield inner, ""  # the group itself is said
+            yield inner, ""  # the group itself is a setting
             yield from _leaves(value, inner, depth + 1)
         else:
             yield inner, "True" if value is True else str(value)
 
 
 def _line(lines: list[str], path: str) -> int:
-    """The line of a key, looked for after those of the groups it stands in."""
-    at = 0
+    """Return the line of a key, searched after the lines of the groups that hold it."""
+    place = 0
     for key in path.split("."):
-        wanted = re.compile(rf'"{re.escape(key)}"\s*:')
-        at = next((i for i in range(at, len(lines)) if wanted.search(lines[i])), at)
-    return at + 1
+        quoted_key = re.compile(rf'"{re.escape(key)}"\s*:')
+        place = next((i for i in range(place, len(lines)) if quoted_key.search(lines[i])), place)
+    return place + 1

@@ -1,4 +1,4 @@
-"""What the files of a job say: settings by name, each with its place; and what is wrong with it."""
+"""The settings of a job's files by name, each with its place, and their faults."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from oracle.spec.document import Fault, Place, SpecError
 
 Piece = tuple[str, int]  # a word, and the line where it stands
 OPEN, CLOSE = "\ue000", "\ue001"  # around the name of a variable that nothing sets
-MOST = 2**40  # of any count; more is a slip
+LARGEST = 2**40  # of any count; a larger one is a slip
 UNKNOWN = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
 
 
-class Said(NamedTuple):
-    """A setting as it was written, and where; the text is empty for a flag alone."""
+class Setting(NamedTuple):
+    """A setting as it was written, and its place; the text is empty for a flag alone."""
 
     text: str
     file: str = ""
@@ -27,55 +27,61 @@ class Said(NamedTuple):
 
 
 def canonical(name: str) -> str:
-    """One name for all spellings: `--micro-batch-size`, `micro_batch_size`."""
+    """Return one name for all spellings: `--micro-batch-size`, `micro_batch_size`."""
     return name.lstrip("-").replace("-", "_")
 
 
 @dataclass
 class Sheet:
-    """Settings of the framework by name, of the launch beside them, and the faults found."""
+    """The settings of the framework and of the launch by name, and their faults."""
 
     texts: dict[str, str]
     variables: dict[str, str] = field(default_factory=dict)  # set by hand
-    shell: dict[str, list[Piece]] = field(default_factory=dict)  # by scripts so far
-    settings: dict[str, Said] = field(default_factory=dict)
-    launch: dict[str, Said] = field(default_factory=dict)
+    shell: dict[str, list[Piece]] = field(default_factory=dict)  # set by scripts so far
+    settings: dict[str, Setting] = field(default_factory=dict)
+    launch: dict[str, Setting] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     faults: list[tuple[Fault, str]] = field(default_factory=list)  # with the file of each
-    asked: set[str] = field(default_factory=set)
+    names_read: set[str] = field(default_factory=set)
 
-    def put(self, name: str, text: str, file: str, line: int) -> None:
-        """Note a setting; two files must say the same, the last word of one file counts."""
-        name, said = canonical(name), Said(text.strip("\"'"), file, line)
+    def add(self, name: str, text: str, file: str, line: int) -> None:
+        """Add a setting; two files must agree, and the last line of one file counts."""
+        name, new = canonical(name), Setting(text.strip("\"'"), file, line)
         before = self.settings.get(name)
-        if before and before.text != said.text and name not in self.variables:
-            where, what = before.place, f"`{name}` is `{show(said.text)}` here"
+        if before and before.text != new.text and name not in self.variables:
+            place, statement = before.place, f"`{name}` is `{show(new.text)}` here"
             if before.file != file:
-                self.fault(said, f"{what}, `{show(before.text)}` at {where}", "the same in both")
+                self.fault(
+                    new, f"{statement}, `{show(before.text)}` at {place}", "the same in both"
+                )
             else:
-                self.notes.append(f"{said.place}: {what}, `{show(before.text)}` at {where}: "
+                self.notes.append(f"{new.place}: {statement}, `{show(before.text)}` at {place}: "
                                   "the last one counts")  # fmt: skip
-        self.settings[name] = said
+        self.settings[name] = new
 
     def started(self, name: str, text: str, file: str, line: int) -> None:
-        """Note how many processes are started, the first word of each launcher."""
-        self.launch.setdefault(canonical(name), Said(text, file, line))
+        """Note a setting of the launch; the first one of each name counts."""
+        self.launch.setdefault(canonical(name), Setting(text, file, line))
 
-    def given(self, name: str, text: str) -> None:
-        """Put what was set by hand over what the files say."""
-        self.settings[canonical(name)] = Said(text, "--set")
+    def override(self, name: str, text: str) -> None:
+        """Set by hand what the files set otherwise."""
+        self.settings[canonical(name)] = Setting(text, "--set")
 
-    def fault(self, said: Said | None, what: str, hint: str = "", code: str = "E109") -> None:
-        file, line = (said.file, said.line) if said else (next(iter(self.texts)), 0)
+    def fault(
+        self, cause: Setting | None, complaint: str, hint: str = "", code: str = "E109"
+    ) -> None:
+        file, line = (cause.file, cause.line) if cause else (next(iter(self.texts)), 0)
         lines = self.texts.get(file, "").splitlines()
         row = lines[line - 1] if 0 < line <= len(lines) else ""
-        column, length = self._mark(said, row)
-        self.faults.append((Fault(code, what, Place(line, column), hint, length), file))
+        column, length = self._mark(cause, row)
+        self.faults.append((Fault(code, complaint, Place(line, column), hint, length), file))
 
-    def _mark(self, said: Said | None, row: str) -> tuple[int, int]:
-        """Column and length of a setting's name in its line; else of the line."""
-        known = [*self.settings.items(), *self.launch.items()]
-        name = next((name for name, other in known if other is said), "").rpartition(".")[2]
+    def _mark(self, cause: Setting | None, row: str) -> tuple[int, int]:
+        """Return column and length of a setting's name in its line, or of the line."""
+        named_settings = [*self.settings.items(), *self.launch.items()]
+        name = next((name for name, setting in named_settings if setting is cause), "").rpartition(
+            "."
+        )[2]
         for spelt in filter(None, (name.replace("_", "-"), name)):
             if spelt in row:
                 return row.index(spelt) + 1, len(spelt)
@@ -97,63 +103,74 @@ class Sheet:
     # ------------------------------------------------- settings by type
 
     def has(self, *names: str) -> bool:
-        """Whether any of these is set, and not to `False` or `None`."""
-        return any(self.said(name) is not None for name in names)
+        """Return whether any of these is set, and not to `False` or `None`."""
+        return any(self.setting(name) is not None for name in names)
 
-    def said(self, *names: str) -> Said | None:
-        """The first of these that is set."""
-        self.asked.update(names)
+    def setting(self, *names: str) -> Setting | None:
+        """Return the first of these settings that is set."""
+        self.names_read.update(names)
         for name in names:
-            found = self.settings.get(name)
-            if found is not None and found.text.lower() not in ("none", "false", "null"):
-                return found
+            setting = self.settings.get(name)
+            if setting is not None and setting.text.lower() not in ("none", "false", "null"):
+                return setting
         return None
 
     def word(self, *names: str, default: str = "") -> str:
-        """The first of these as a word; `default` where nothing known is said."""
-        found = self.said(*names)
-        if found is None:
+        """Return the first of these as a word, or `default` where none has a known value."""
+        setting = self.setting(*names)
+        if setting is None:
             return default
-        if unknown := UNKNOWN.search(found.text):
-            self._unknown(names[0], found, unknown[1])
+        if unknown := UNKNOWN.search(setting.text):
+            self._unknown(names[0], setting, unknown[1])
             return default
-        return found.text or default
+        return setting.text or default
 
-    def whole(self, *names: str, default: int | None = None, least: int = 1) -> int | None:
-        """The first of these as a whole number."""
-        found = self.said(*names)
-        return default if found is None else self.as_whole(names[0], found, default, least)
-
-    def as_whole(
-        self, name: str, found: Said, default: int | None = None, least: int = 1
+    def whole_number(
+        self, *names: str, default: int | None = None, smallest: int = 1
     ) -> int | None:
-        """What was said as a whole number; a fault where it is none."""
-        if unknown := UNKNOWN.search(found.text):
-            self._unknown(name, found, unknown[1])
+        """Return the first of these as a whole number."""
+        setting = self.setting(*names)
+        return (
+            default
+            if setting is None
+            else self.as_whole_number(names[0], setting, default, smallest)
+        )
+
+    def as_whole_number(
+        self, name: str, setting: Setting, default: int | None = None, smallest: int = 1
+    ) -> int | None:
+        """Return a setting as a whole number; note a fault where it is none."""
+        if unknown := UNKNOWN.search(setting.text):
+            self._unknown(name, setting, unknown[1])
             return default
-        text = found.text.replace("_", "")
-        if re.fullmatch(r"-?\d{1,15}(\.0+)?", text) and least <= int(text.split(".")[0]) <= MOST:
+        text = setting.text.replace("_", "")
+        if (
+            re.fullmatch(r"-?\d{1,15}(\.0+)?", text)
+            and smallest <= int(text.split(".")[0]) <= LARGEST
+        ):
             return int(text.split(".")[0])
-        what = f"`{name}` is `{show(found.text)}`, not a whole number from {least} on"
-        self.fault(found, what, code="E105")
+        complaint = f"`{name}` is `{show(setting.text)}`, not a whole number from {smallest} on"
+        self.fault(setting, complaint, code="E105")
         return default
 
     def required(self, *names: str, hint: str = "") -> int:
-        """The first of these as a whole number; its absence is a fault."""
-        value = self.whole(*names)
-        if value is None and self.said(*names) is None:
-            what = f"nothing says `{names[0]}`"
-            self.fault(None, what, hint or f"add the file that does, or --set {names[0]}=…", "E103")
+        """Return the first of these as a whole number; its absence is a fault."""
+        value = self.whole_number(*names)
+        if value is None and self.setting(*names) is None:
+            complaint = f"nothing says `{names[0]}`"
+            self.fault(
+                None, complaint, hint or f"add the file that does, or --set {names[0]}=…", "E103"
+            )
         return value or 1
 
-    def _unknown(self, name: str, found: Said, variable: str) -> None:
+    def _unknown(self, name: str, setting: Setting, variable: str) -> None:
         plain = re.fullmatch(r"[A-Za-z_]\w*", variable)
         hint = f"--set {variable if plain else name}=…, or add the file that sets it"
-        what = f"`{name}` is `{show(found.text)}`, which nothing sets here"
-        self.fault(found, what, hint, "E103")
+        complaint = f"`{name}` is `{show(setting.text)}`, which nothing sets here"
+        self.fault(setting, complaint, hint, "E103")
 
 
 def show(text: str) -> str:
-    """A value for a message: variables as they are written, nothing that hides, not long."""
+    """Return a value for a message: variables as written, only printable, not long."""
     text = UNKNOWN.sub(lambda m: m[1] if m[1].startswith("$") else f"${m[1]}", text)[:60]
     return "".join(char if char.isprintable() else "·" for char in text)

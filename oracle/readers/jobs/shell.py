@@ -1,7 +1,7 @@
-"""A shell script or a batch script: what it sets, and the flags of the training it launches.
+"""A shell script or a batch script: its variables, and the flags of the training it launches.
 
 Nothing is run. Variables, arrays, defaults and arithmetic are followed, branches are taken where
-their test can be decided, and the first turn of a loop; the rest is said in a note.
+their test can be decided, and so is the first turn of a loop; notes name the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHORT = {"-N": "nodes", "-n": "ntasks", "-np": "np", "-G": "gpus", "-c": "cpus_
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _SILENT = ("echo", "printf", "cat", "mkdir", "tee", "ls", "rm", "cp", "cd", "source", ".", "exit",
            "set", "module", "conda", "unset", "shift", "read", "return", "pip", "wget")  # fmt: skip
-# what starts processes, and how many: its flags stand before the script
+# flags of launchers that say how many processes start; they precede the script
 STARTED = ("nodes", "nnodes", "num_nodes", "nproc_per_node", "num_gpus", "ntasks_per_node",
            "gpus_per_node", "ntasks", "np", "num_processes", "gres", "gpus")  # fmt: skip
 SLURM = {"nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "gpus_per_node":
@@ -47,30 +47,30 @@ def parse(text: str, name: str, sheet: Sheet) -> None:
 
 @dataclass
 class Frame:
-    """An `if`, `case` or loop that is open: whether its lines hold now, and whether any did."""
+    """An open `if`, `case` or loop: whether its lines hold now, and whether any branch held."""
 
     kind: str
     live: bool = True
     done: bool = False
-    asking: bool = False  # its test, or the pattern of a case, is being read
+    asking: bool = False  # whether its test, or the pattern of a case, is being read
     test: bool | None = True
     subject: str = ""
 
 
 class Script:
-    """One script; its variables are there for the next file of the job too."""
+    """One script; its variables stay set for the next file of the job."""
 
     def __init__(self, text: str, name: str, sheet: Sheet) -> None:
         self.text, self.name, self.sheet = text, name, sheet
         self.values: Values = sheet.shell
         self.open: list[Frame] = []
         self.launches: list[tuple[list[Piece], list[Piece]]] = []  # before and after the script
-        self.skip = False  # the next command, by the test before it
+        self.skip = False  # whether the test before the next command skips it
 
     def read(self) -> None:
         for number, line in enumerate(self.text.splitlines(), 1):
-            if found := _DIRECTIVE.match(line):
-                words = [(word, number) for word in found[1].partition(" #")[0].split()]
+            if directive_line := _DIRECTIVE.match(line):
+                words = [(word, number) for word in directive_line[1].partition(" #")[0].split()]
                 self._starts(words, directive=True)
         for command in Tokens(self.text, self.name, self.values).commands():
             self._command(command)
@@ -83,18 +83,22 @@ class Script:
     # ------------------------------------------------- what is launched
 
     def _settle(self) -> None:
-        """Take the launch that says most; without one, the variable that does."""
-        chosen = max(self.launches, key=lambda one: len(list(settings_of(one[1]))), default=None)
+        """Take the launch with most flags, or without one the variable with most flags."""
+        chosen = max(
+            self.launches, key=lambda launch: len(list(settings_of(launch[1]))), default=None
+        )
         if chosen is None or not list(settings_of(chosen[1])):
-            own = [value for value in self.values.values() if len(list(settings_of(value))) > 2]
-            held = max(own, key=lambda value: len(list(settings_of(value))), default=[])
-            chosen = (chosen[0] if chosen else [], held)
+            flag_values = [
+                value for value in self.values.values() if len(list(settings_of(value))) > 2
+            ]
+            longest = max(flag_values, key=lambda value: len(list(settings_of(value))), default=[])
+            chosen = (chosen[0] if chosen else [], longest)
         script = next((p for p in chosen[0] if p[0].endswith(".py")), None)
         if script:
             self.sheet.started("script", script[0], self.name, script[1])
         self._starts(chosen[0])
         for flag, value, line in settings_of(chosen[1]):
-            self.sheet.put(flag, value, self.name, line)
+            self.sheet.add(flag, value, self.name, line)
 
     def _starts(self, pieces: list[Piece], directive: bool = False) -> None:
         words: list[Piece] = []
@@ -111,7 +115,7 @@ class Script:
                 self.values.setdefault(variable, [(value, line)])
 
     def _launch(self, pieces: list[Piece]) -> None:
-        """Note a command that may be the training: its script ends the launchers' own flags."""
+        """Note a command that may be the training: its script ends the launcher's flags."""
         words = [word for word, _ in pieces]
         module = next((i + 1 for i, word in enumerate(words[:-1])
                        if word == "-m" and not words[i + 1].startswith("torch.distributed")),
@@ -125,8 +129,8 @@ class Script:
         if len(self.launches) > 1000:
             raise self._stop("more than a thousand commands are launched", pieces[0][1])
 
-    def _stop(self, what: str, line: int) -> SpecError:
-        return SpecError(self.name, [Fault("E108", what, Place(line, 1))], self.text)
+    def _stop(self, complaint: str, line: int) -> SpecError:
+        return SpecError(self.name, [Fault("E108", complaint, Place(line, 1))], self.text)
 
     # ------------------------------------------------- commands
 
@@ -143,7 +147,7 @@ class Script:
             self.open[-1].asking = True
 
     def _word_of_control(self, words: list[list[Piece]], command: Command) -> bool:
-        """Step over one word that opens, turns or closes a block; False where there is none."""
+        """Step over one word that opens, turns or closes a block; return False without one."""
         first = words[0][0][0] if len(words[0]) == 1 else ""
         frame = self.open[-1] if self.open else None
         if first in ("if", "while", "until", "for", "case", "elif"):
@@ -177,13 +181,13 @@ class Script:
                 frame.asking, frame.test = True, None if frame.done else True
             words.pop(0)
         elif first == "for":
-            found = [word for part in words[3:] for word, _ in part]
-            if self.live and len(words) > 1 and found:
-                if len(found) > 1:
+            loop_values = [word for part in words[3:] for word, _ in part]
+            if self.live and len(words) > 1 and loop_values:
+                if len(loop_values) > 1:
                     self._note(command, f"`{words[1][0][0]}` takes several values: the first is "
                                         "read, --set another")  # fmt: skip
-                self._set(words[1][0][0], [(found[0], command.line)])
-            self.open.append(Frame("for", live=bool(found)))
+                self._set(words[1][0][0], [(loop_values[0], command.line)])
+            self.open.append(Frame("for", live=bool(loop_values)))
             words.clear()
         elif first == "case":
             subject = words[1][0][0] if len(words) > 1 else ""
@@ -199,16 +203,16 @@ class Script:
         if frame.kind != "if":
             return
         frame.asking = False
-        outer = all(each.live for each in self.open[:-1])
+        outer = all(outer_frame.live for outer_frame in self.open[:-1])
         if frame.test is None and not frame.done and outer:
             self._note(command, "its test cannot be decided here: the branch is left out")
         frame.live = frame.test is True and not frame.done
         frame.done = frame.done or frame.live
 
     def _pattern(self, frame: Frame, words: list[list[Piece]], command: Command) -> None:
-        """`a|b)`: the last of them ends with the bracket."""
-        wanted = [piece for piece, _ in words[0]]
-        if not frame.done and (frame.subject in wanted or "*" in wanted):
+        """Read one pattern of `a|b)`; the last of them ends with the bracket."""
+        patterns = [piece for piece, _ in words[0]]
+        if not frame.done and (frame.subject in patterns or "*" in patterns):
             frame.live = frame.done = True
         elif command.end == ")":
             frame.live = frame.live and frame.done and frame.test is None
@@ -222,12 +226,12 @@ class Script:
         frame = self.open[-1] if self.open else None
         if first in ("[", "[[", "test") or first == "((":
             inside = ["".join(piece for piece, _ in word) for word in words[1:]]
-            said = truth([word for word in inside if word not in ("]", "]]")])
+            outcome = truth([word for word in inside if word not in ("]", "]]")])
             if frame and frame.asking and frame.kind == "if":
-                self._asked(frame, said, command)
+                self._tested(frame, outcome, command)
             else:
-                wanted = {"&&": True, "||": False}.get(command.end)
-                self.skip = wanted is not None and said is not wanted
+                required = {"&&": True, "||": False}.get(command.end)
+                self.skip = required is not None and outcome is not required
             return
         if frame and frame.asking:
             frame.test = None
@@ -238,27 +242,27 @@ class Script:
         if first in _DECLARES:
             words = [word for word in words[1:] if not word[0][0].startswith("-")]
             first = ""
-        while words and (found := _SET.fullmatch(words[0][0][0])):
-            self._assign(found, words[0])
+        while words and (assignment := _SET.fullmatch(words[0][0][0])):
+            self._assign(assignment, words[0])
             words = words[1:]
         if first and words and words[0][0][0] not in _SILENT:
             self._launch([piece for word in words for piece in word if piece[0]])
         if command.body.lstrip()[:1] == "{":
             self._embedded(command)
 
-    def _asked(self, frame: Frame, said: bool | None, command: Command) -> None:
-        """One test of several: `&&` wants all, `||` one; what cannot be said stays open."""
+    def _tested(self, frame: Frame, outcome: bool | None, command: Command) -> None:
+        """Combine a test with those before it: `&&` needs all, `||` one; an unknown stays open."""
         if frame.subject == "||":
-            frame.test = True if True in (frame.test, said) else None if None in (
-                frame.test, said) else False  # fmt: skip
-        elif False in (frame.test, said):
+            frame.test = True if True in (frame.test, outcome) else None if None in (
+                frame.test, outcome) else False  # fmt: skip
+        elif False in (frame.test, outcome):
             frame.test = False
         else:
-            frame.test = None if None in (frame.test, said) else True
+            frame.test = None if None in (frame.test, outcome) else True
         frame.subject = command.end
 
-    def _assign(self, found: re.Match[str], word: list[Piece]) -> None:
-        name, more, rest = found.groups()
+    def _assign(self, assignment: re.Match[str], word: list[Piece]) -> None:
+        name, more, rest = assignment.groups()
         value = [(rest, word[0][1])] if rest else []
         value += [piece for piece in word[1:] if piece[0]]
         if more:
@@ -276,11 +280,13 @@ class Script:
             self.values[name] = value
 
     def _embedded(self, command: Command) -> None:
-        """A configuration that the script writes for itself."""
-        known = {name: " ".join(text for text, _ in value) for name, value in self.values.items()}
-        text = re.sub(r"\$\{?(\w+)\}?", lambda m: known.get(m[1], m[0])[:200], command.body)
+        """Read a configuration that the script writes for itself."""
+        plain_values = {
+            name: " ".join(text for text, _ in value) for name, value in self.values.items()
+        }
+        text = re.sub(r"\$\{?(\w+)\}?", lambda m: plain_values.get(m[1], m[0])[:200], command.body)
         if deepspeed.recognises(text):
             deepspeed.parse(text, self.name, self.sheet, command.body_line)
 
-    def _note(self, command: Command, what: str) -> None:
-        self.sheet.notes.append(f"{self.name}:{command.line}: {what}")
+    def _note(self, command: Command, remark: str) -> None:
+        self.sheet.notes.append(f"{self.name}:{command.line}: {remark}")

@@ -1,7 +1,7 @@
-"""A shell script's text as commands of words, their variables replaced by what is known.
+"""A shell script's text as commands of words, with the known values of their variables.
 
-Words keep the line where they were written, also through a variable. What no script sets stays
-marked by its name. Quotes join nothing here: a launch is read as the flags it amounts to.
+Words keep the line where they were written, also through a variable. A variable that no script
+sets stays marked by its name. Quotes join nothing here: a launch is read as its flags.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
 
 @dataclass
 class Command:
-    """Words up to `;`, `|`, `&&` or the end of the line, and what ended it."""
+    """The words up to `;`, `|`, `&&` or the end of the line, and what ended it."""
 
-    words: list[list[Piece]] = field(default_factory=list)  # each as it is split at blanks
+    words: list[list[Piece]] = field(default_factory=list)  # each word split at blanks
     end: str = ""
     line: int = 0
-    body: str = ""  # of a document that stands in the script, and the line before it
+    body: str = ""  # of a here-document
     body_line: int = 0
 
     @property
@@ -40,47 +40,47 @@ class Command:
 
 
 class Tokens:
-    """Reads one text; the values are those at the time when a command is read."""
+    """A reader of one text; values are those at the time when a command is read."""
 
     def __init__(self, text: str, name: str, values: Values, line: int = 1, depth: int = 0) -> None:
         self.text, self.name, self.values = text, name, values
-        self.at, self.line, self.depth = 0, line, depth
-        self.word: list[tuple[list[str], int]] = []  # parts of the pieces of what is being read
-        self.glue = False  # whether what comes joins its last piece
+        self.place, self.line, self.depth = 0, line, depth
+        self.word: list[tuple[list[str], int]] = []  # the pieces of the current word, in parts
+        self.glue = False  # whether the next text joins the last piece
         self.spent = 0
 
     def commands(self) -> Iterator[Command]:
-        while self.at < len(self.text):
-            found = self._command()
-            if found.words or found.end not in ("", "\n"):
-                yield found
+        while self.place < len(self.text):
+            command = self._command()
+            if command.words or command.end not in ("", "\n"):
+                yield command
 
     def pieces(self) -> list[Piece]:
-        """The whole text as the words of one value."""
+        """Return the text as the words of one value."""
         self.word, self.glue = [], False
-        while self.at < len(self.text):
+        while self.place < len(self.text):
             self._quoted("")
         return [piece for piece in self._joined() if piece[0]]
 
     def _command(self) -> Command:
-        found, heredocs, dropped = Command(line=self.line), [], False
+        command, heredocs, dropped = Command(line=self.line), [], False
         inside = 0  # arrays are words up to their bracket
-        while self.at < len(self.text):
-            char, two = self.text[self.at], self.text[self.at : self.at + 2]
+        while self.place < len(self.text):
+            char, two = self.text[self.place], self.text[self.place : self.place + 2]
             if two == "\\\n":
                 self._skip(2)
             elif char in " \t\r" or (char == "\n" and inside):
                 self._skip(1)
             elif char == "#":
                 self._skip(len(self._upto("\n")))
-            elif heredoc := _HEREDOC.match(self.text, self.at):
+            elif heredoc := _HEREDOC.match(self.text, self.place):
                 heredocs.append((heredoc[3], bool(heredoc[1])))
                 self._skip(len(heredoc[0]))
             elif char in "<>":
                 dropped = True
                 self._skip(1)
             elif not inside and (ends := self._end(char, two)):
-                found.end = ends
+                command.end = ends
                 break
             elif char == ")" and inside:
                 inside -= 1
@@ -89,62 +89,62 @@ class Tokens:
                 self._skip(1)
             else:
                 word = self._whole_word()
-                opens = self.text[self.at : self.at + 1] == "("
+                opens = self.text[self.place : self.place + 1] == "("
                 if opens and len(word) == 1 and _ARRAY.fullmatch(word[0][0]):
                     self._skip(1)
                     inside += 1
-                if inside and found.words and not opens:
-                    found.words[-1] += [("", self.line), *word]
+                if inside and command.words and not opens:
+                    command.words[-1] += [("", self.line), *word]
                 elif not dropped:
-                    found.words.append(word)
+                    command.words.append(word)
                 dropped = False
         for mark, tabs in heredocs:
-            self._document(found, mark, tabs)
-        return found
+            self._document(command, mark, tabs)
+        return command
 
     def _end(self, char: str, two: str) -> str:
         if two in ("&&", "||", ";;"):
             self._skip(2)
             return two
-        if char in ";|&\n" or (char == ")" and self.text[self.at - 1 : self.at] != "("):
+        if char in ";|&\n" or (char == ")" and self.text[self.place - 1 : self.place] != "("):
             if two == "&>":
                 return ""
             self._skip(1)
             return char
         return ""
 
-    def _document(self, found: Command, mark: str, tabs: bool) -> None:
-        found.body_line, lines = self.line, []
-        while self.at < len(self.text):
+    def _document(self, command: Command, mark: str, tabs: bool) -> None:
+        command.body_line, lines = self.line, []
+        while self.place < len(self.text):
             row = self._upto("\n")
             self._skip(len(row) + 1)
             if (row.strip() if tabs else row.rstrip("\r")) == mark:
                 break
             lines.append(row)
-        found.body = "\n".join(lines)
+        command.body = "\n".join(lines)
 
     def _whole_word(self) -> list[Piece]:
         self.word, self.glue, self.spent = [], False, 0
-        start = self.at
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char in " \t\r\n;|&()<>" and self.text[self.at : self.at + 2] != "\\\n":
+        start = self.place
+        while self.place < len(self.text):
+            char = self.text[self.place]
+            if char in " \t\r\n;|&()<>" and self.text[self.place : self.place + 2] != "\\\n":
                 break
             if char in "\"'":
                 self._skip(1)
-                while self.at < len(self.text) and self.text[self.at] != char:
+                while self.place < len(self.text) and self.text[self.place] != char:
                     self._quoted(char)
                 self._skip(1)
                 self.glue = self.glue and bool(self.word)
             else:
                 self._quoted("")
-        if self.at == start:
+        if self.place == start:
             self._skip(1)
         return self._joined() or [("", self.line)]
 
     def _quoted(self, quote: str) -> None:
-        """One step inside quotes, or in a plain word."""
-        char, two = self.text[self.at], self.text[self.at : self.at + 2]
+        """Read one step inside quotes, or in a plain word."""
+        char, two = self.text[self.place], self.text[self.place : self.place + 2]
         if two == "\\\n":
             self._skip(2)
         elif char in " \t\r\n":
@@ -156,25 +156,25 @@ class Tokens:
             self._add(two[1])
             self._skip(2)
         elif char == "$":
-            self._put(self._value())
+            self._add_pieces(self._value())
         elif char == "`":
             self._skip(1)
             inner = self._upto("`")
             self._skip(len(inner) + 1)
             self._add(f"{OPEN}`{inner[:40]}`{CLOSE}")
         else:
-            found = (_RUN if quote else _BARE).match(self.text, self.at)
-            text = found[0] if found else char
+            match = (_RUN if quote else _BARE).match(self.text, self.place)
+            text = match[0] if match else char
             self._add(text)
             self._skip(len(text))
 
     def _skip(self, count: int) -> None:
-        self.line += self.text.count("\n", self.at, self.at + count)
-        self.at += count
+        self.line += self.text.count("\n", self.place, self.place + count)
+        self.place += count
 
     def _upto(self, mark: str) -> str:
-        end = self.text.find(mark, self.at)
-        return self.text[self.at : end if end >= 0 else len(self.text)]
+        end = self.text.find(mark, self.place)
+        return self.text[self.place : end if end >= 0 else len(self.text)]
 
     def _add(self, text: str, line: int = 0) -> None:
         if self.glue and self.word:
@@ -184,14 +184,14 @@ class Tokens:
         self.glue = True
         self.spent += len(text) + 1
         if len(self.word) > MOST_WORDS or self.spent > LONGEST:
-            what = "its variables grow beyond what a command line can hold"
-            raise SpecError(self.name, [Fault("E108", what, Place(self.line, 1))])
+            complaint = "its variables grow beyond what a command line can hold"
+            raise SpecError(self.name, [Fault("E108", complaint, Place(self.line, 1))])
 
     def _joined(self) -> list[Piece]:
         return [("".join(parts), line) for parts, line in self.word]
 
-    def _put(self, pieces: list[Piece]) -> None:
-        """A variable's words: the first joins what stands before it, the last what follows."""
+    def _add_pieces(self, pieces: list[Piece]) -> None:
+        """Add a variable's words: the first joins the text before it, the last the text after."""
         for i, (text, line) in enumerate(pieces):
             if i:
                 self.glue = False
@@ -200,30 +200,30 @@ class Tokens:
     # ------------------------------------------------- values
 
     def _value(self) -> list[Piece]:
-        """What stands from a `$` on."""
-        if self.text.startswith("$((", self.at):
+        """Read the value that begins with `$`."""
+        if self.text.startswith("$((", self.place):
             inner = self._balanced(3, "(", ")", 2)
             return self._calculated(inner)
-        if self.text.startswith("$(", self.at):
+        if self.text.startswith("$(", self.place):
             inner = self._balanced(2, "(", ")")
             return [(f"{OPEN}$({inner[:40]}){CLOSE}", self.line)]
-        if self.text.startswith("${", self.at):
+        if self.text.startswith("${", self.place):
             return self._braced(self._balanced(2, "{", "}"))
-        found = _NAME.match(self.text, self.at + 1)
-        self._skip(1 + (len(found[0]) if found else 0))
-        if found is None:
+        match = _NAME.match(self.text, self.place + 1)
+        self._skip(1 + (len(match[0]) if match else 0))
+        if match is None:
             return [("$", self.line)]
-        return self._named(found[0])
+        return self._named(match[0])
 
     def _balanced(self, head: int, opens: str, closes: str, tail: int = 1) -> str:
-        """What stands in brackets, which are stepped over."""
+        """Return the text in brackets, and step over it."""
         self._skip(head)
-        depth, end = tail, self.at
-        for end in range(self.at, min(len(self.text), self.at + LONGEST)):
+        depth, end = tail, self.place
+        for end in range(self.place, min(len(self.text), self.place + LONGEST)):
             depth += (self.text[end] == opens) - (self.text[end] == closes)
             if depth == 0:
                 break
-        inner = self.text[self.at : end]
+        inner = self.text[self.place : end]
         self._skip(len(inner) + 1)
         return inner[:-1] if tail == 2 else inner
 
@@ -239,14 +239,14 @@ class Tokens:
     def _named(self, name: str) -> list[Piece]:
         if name in ("@", "*"):
             return []
-        found = self.values.get(name)
-        return [(f"{OPEN}{name}{CLOSE}", self.line)] if found is None else found
+        value = self.values.get(name)
+        return [(f"{OPEN}{name}{CLOSE}", self.line)] if value is None else value
 
     def _braced(self, inner: str) -> list[Piece]:
-        found = _INSIDE.fullmatch(inner)
-        if not found:
+        match = _INSIDE.fullmatch(inner)
+        if not match:
             return [(f"{OPEN}${{{inner[:40]}}}{CLOSE}", self.line)]
-        name, index, rest = found.groups()
+        name, index, rest = match.groups()
         value = None if name in ("@", "*") else self.values.get(name)
         if value is not None and index and index.isdigit():
             value = value[int(index) : int(index) + 1]
@@ -255,13 +255,13 @@ class Tokens:
             if rest and value:  # cut or replaced
                 return [(f"{OPEN}${{{inner[:40]}}}{CLOSE}", self.line)]
             return self._named(name) if value is None else value
-        there = value is not None and (self._text(value) != "" or sign[0][0] != ":")
-        there = there and OPEN not in self._text(value or [])
+        is_set = value is not None and (self._text(value) != "" or sign[0][0] != ":")
+        is_set = is_set and OPEN not in self._text(value or [])
         if sign[0][-1] == "?":
             return self._named(name)
         if sign[0][-1] == "+":
-            return self._otherwise(rest[len(sign[0]) :]) if there else []
-        return (value or []) if there else self._otherwise(rest[len(sign[0]) :])
+            return self._otherwise(rest[len(sign[0]) :]) if is_set else []
+        return (value or []) if is_set else self._otherwise(rest[len(sign[0]) :])
 
     def _otherwise(self, text: str) -> list[Piece]:
         if self.depth > DEEPEST or len(text) > MOST_WORDS:

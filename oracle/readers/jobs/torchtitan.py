@@ -17,13 +17,13 @@ _TABLE = re.compile(r"^\s*\[\s*([\w.]+)\s*\]", re.MULTILINE)
 
 
 def recognises(text: str) -> bool:
-    found = _TABLE.findall(text[: 2**18])
-    return sum(name in TABLES for name in found) >= 1 and "=" in text
+    tables = _TABLE.findall(text[: 2**18])
+    return sum(name in TABLES for name in tables) >= 1 and "=" in text
 
 
 def parse(text: str, name: str, sheet: Sheet) -> None:
     for path, value in _leaves(toml_of(text, name)):
-        sheet.put(path, value, name, _line(text, path))
+        sheet.add(path, value, name, _line(text, path))
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
@@ -41,8 +41,8 @@ def _line(text: str, path: str) -> int:
     table, _, key = path.rpartition(".")
     inside = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if found := _TABLE.match(line):
-            inside = found[1]
+        if header := _TABLE.match(line):
+            inside = header[1]
         if inside == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
             return number
     return 1

@@ -1,16 +1,16 @@
 """Logs of collectives and of storage, topology files: samples and levels; one module a format.
 
-`read(path)` finds the format by content, never by file name. A reader is tolerant of what surrounds
+`read(path)` finds the format by content, never by file name. A reader is tolerant of text around
 a table (launcher prefixes, warnings, several tables, a run that was killed) and strict about the
-numbers in it; what it passes over is counted, with line and reason. A file of no known format is
-refused with one message.
+numbers in it; the lines that it skips are counted, with line and reason. A file of no known format
+is refused with one message.
 
-Every module of this folder is a format, found by itself. It has `TITLE`,
-`recognises(text) -> bool` and `parse(text, path) -> Reading`, and may set `PRECEDENCE`: the first
-format that recognises a text reads it, and they are asked by precedence, then by name:
+Every module of this folder is a format. It has `TITLE`, `recognises(text) -> bool` and
+`parse(text, path) -> Reading`, and may set `PRECEDENCE`: the first format that recognises a text
+reads it, in order of precedence, then of name:
 
-    1   the first characters of a file say what all of it is
-    2   measurements, anywhere in a log (what holds where a module sets nothing)
+    1   the first characters of a file tell the format of all of it
+    2   measurements, anywhere in a log (the default)
     3   a topology, printed somewhere in a log
 """
 
@@ -34,15 +34,15 @@ from oracle.spec.files import LOG, bounded, read_bytes
 from oracle.spec.strict_json import Unfit, loads
 
 LONGEST_LINE = 4096  # characters of a line that can be part of a table
-LARGEST_MESSAGE = 2**62  # bytes of a message; beyond lies only noise
-# what benchmarks of MPI call a collective: the name of its function
+LARGEST_MESSAGE = 2**62  # bytes of a message; a larger one is noise
+# the names of collectives in benchmarks of MPI: those of its functions
 MPI_CALLS = {
     **{name: name for name in ("allreduce", "reduce", "reduce_scatter", "barrier")},
     **{f"{name}{v}": name for name in ("allgather", "alltoall", "gather", "scatter")
        for v in ("", "v")},
     "reduce_scatter_block": "reduce_scatter", "bcast": "broadcast",
 }  # fmt: skip
-# collectives of which they count one rank's part, where we count the whole
+# collectives of which they count one rank's part, and we count all parts
 PARTS = frozenset(("allgather", "alltoall", "gather", "scatter"))
 
 OPERATIONS = {
@@ -65,17 +65,19 @@ _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<std(?:out|err)>)?:?|\d{1,6}:)\s*")
 
 
 class InputError(SpecError):
-    """An input file that cannot be used: where, what is wrong, and what to do."""
+    """An error of an input file: the line, the complaint, and what to do."""
 
-    def __init__(self, path: str, line: int, what: str, hint: str = "", text: str = "") -> None:
-        self.path, self.line, self.what, self.hint = path, line, what, hint
-        super().__init__(path, [Fault("E130", what, Place(line, 1), hint)], text)
+    def __init__(
+        self, path: str, line: int, complaint: str, hint: str = "", text: str = ""
+    ) -> None:
+        self.path, self.line, self.what, self.hint = path, line, complaint, hint
+        super().__init__(path, [Fault("E130", complaint, Place(line, 1), hint)], text)
 
 
 class Sample(NamedTuple):
     """One measured call of one operation: `nbytes` as `OPERATIONS` counts them, and seconds.
 
-    A log may hold a quarter of a million: a named tuple is made in a third of the time.
+    A log may hold a quarter of a million: a named tuple takes a third of a dataclass's time.
     """
 
     operation: str
@@ -86,23 +88,23 @@ class Sample(NamedTuple):
     ranks_per_node: int | None = None
     in_place: bool | None = None
     iterations: int | None = None
-    groups: int | None = 1  # groups, or pairs, that talked at once; None: the log does not say
+    groups: int | None = 1  # groups, or pairs, that sent at once; None: the log does not say
     dtype: str = ""
     window: int = 1  # messages in flight; above 1 `seconds` is the time between two of them
-    per_rank: bool = False  # `nbytes` is one rank's part, for want of the number of ranks
+    per_rank: bool = False  # `nbytes` is one rank's part, since the number of ranks is unknown
     spread: float | None = None  # relative standard deviation over iterations or ranks
     library: str = ""  # "nccl", "mpi", "gloo"
     memory: str = ""  # "device" or "host" buffers; "" when the log does not say
-    algorithm: str = ""  # when the log forces one
+    algorithm: str = ""  # when the run forces one
     where: str = ""  # file:line
     direction: str = ""  # of a test of pairs: "one way", or "both ways" at once
     pair: tuple[int, int] | None = None  # the two devices of a node, where each pair is measured
-    overlap: float | None = None  # of a call that computes meanwhile: the share that was hidden
-    adjacent: bool = False  # each of its groups is of ranks side by side, and fills nodes in turn
+    overlap: float | None = None  # of a call that computes meanwhile: the hidden share
+    adjacent: bool = False  # each group has consecutive ranks, which fill nodes in turn
 
 
 class LogFault(NamedTuple):
-    """What a log itself shows to be wrong with its run."""
+    """A fault of a run that its own log shows."""
 
     line: int
     kind: str  # "truncated", "wrong results" or "counts"
@@ -112,42 +114,44 @@ class LogFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one file said: samples, facts of the machine, levels and links; and what was skipped."""
+    """The content of one file: samples, facts of the machine, levels and links, skipped lines."""
 
     path: str
     format: str
     samples: tuple[Sample, ...] = ()
     machine: dict[str, Any] = field(default_factory=dict)
     skipped: tuple[tuple[int, str], ...] = ()
-    levels: tuple[dict[str, Any], ...] = ()  # as a system spec writes them, where it is known
+    levels: tuple[dict[str, Any], ...] = ()  # as a system spec writes them, where known
     links: tuple[tuple[str, str, str], ...] = ()  # the graph: from, to, kind
     faults: tuple[LogFault, ...] = ()
-    devices: tuple[tuple[str, int], ...] = ()  # each name of a device, and the line that says it
-    hosts: tuple[tuple[str, int], ...] = ()  # what the names of hosts begin with, and the line
+    devices: tuple[tuple[str, int], ...] = ()  # each name of a device, and its line
+    hosts: tuple[tuple[str, int], ...] = ()  # each beginning of hosts' names, and its line
     interference: tuple[float, ...] = ()  # p50 and p99 of the slowdown by other jobs
-    short: dict[str, tuple[float, ...]] = field(default_factory=dict)  # likewise, by a level's key
-    nodes: int | None = None  # that the whole job ran on, where the file says so
+    short: dict[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # the same of short messages, by a level's key
+    nodes: int | None = None  # of the whole job, where the file says so
     storage: tuple[StorageSample, ...] = ()  # rates of files, which are no messages
 
-    def given(
+    def with_facts(
         self, ranks: int | None = None, nodes: int | None = None, pairs: int | None = None
     ) -> Reading:
-        """The same reading, with what the file does not say supplied by who ran it.
+        """Return the reading with facts of the user where the file states none.
 
-        `ranks` are all of the job, node by node: a group of fewer lies on its first nodes.
+        `ranks` are all of the job, node by node: a smaller group is on its first nodes.
         """
-        whole = ranks or max(
+        all_ranks = ranks or max(
             (s.ranks * (s.groups or 1) for s in self.samples if s.ranks), default=0
         )
-        samples = tuple(_given(s, ranks, nodes, pairs, whole) for s in self.samples)
-        storage = tuple(each._replace(nodes=each.nodes or nodes) for each in self.storage)
+        samples = tuple(_with_facts(s, ranks, nodes, pairs, all_ranks) for s in self.samples)
+        storage = tuple(sample._replace(nodes=sample.nodes or nodes) for sample in self.storage)
         return replace(self, samples=samples, nodes=self.nodes or nodes, storage=storage)
 
-    def stated(
+    def checked_with_facts(
         self, ranks: int | None = None, nodes: int | None = None, pairs: int | None = None
     ) -> Reading:
-        """The same for facts said of this very file: what the file itself denies is a fault."""
-        known = {
+        """Return the reading with facts about this very file; a contradiction is a fault."""
+        in_log = {
             "ranks": {n for s in self.samples if s.ranks
                       for n in (s.ranks, s.ranks * (s.groups or 1))},
             "nodes": {s.nodes for s in self.samples if s.nodes}
@@ -157,56 +161,58 @@ class Reading:
         }  # fmt: skip
         faults = []
         for word, value in (("ranks", ranks), ("nodes", nodes), ("pairs", pairs)):
-            if value and known[word] and value not in known[word]:
-                log = " and ".join(map(str, sorted(known[word])))
-                what = f"{word}={value} is said of it, and the log has {log}"
+            if value and in_log[word] and value not in in_log[word]:
+                log = " and ".join(map(str, sorted(in_log[word])))
+                complaint = f"{word}={value} is said of it, and the log has {log}"
                 advice = f"leave {word} out, or name the log that was meant"
-                faults.append(LogFault(0, "counts", what, advice))
-        return replace(self.given(ranks, nodes, pairs), faults=(*self.faults, *faults))
+                faults.append(LogFault(0, "counts", complaint, advice))
+        return replace(self.with_facts(ranks, nodes, pairs), faults=(*self.faults, *faults))
 
     def counts(self) -> Counter[str]:
-        """How many lines were skipped, by reason."""
+        """Return the number of skipped lines, by reason."""
         return Counter(reason for _, reason in self.skipped)
 
     def summary(self) -> str:
-        """One line of what was found, and one for every reason to skip."""
-        told = self.levels or self.storage
-        found = [f"{len(self.samples)} samples"] if self.samples or not told else []
-        found += [f"{len(self.storage)} samples of storage"] if self.storage else []
+        """Return one line on the content, and one for every reason to skip lines."""
+        other_content = self.levels or self.storage
+        contents = [f"{len(self.samples)} samples"] if self.samples or not other_content else []
+        contents += [f"{len(self.storage)} samples of storage"] if self.storage else []
         if self.interference:
             factors = " to ".join(f"{x:g}" for x in self.interference)
-            found = [f"{factors} × slower among other jobs"]
-        found += [f"{len(self.levels)} levels, {len(self.links)} links"] if self.levels else []
+            contents = [f"{factors} × slower among other jobs"]
+        contents += [f"{len(self.levels)} levels, {len(self.links)} links"] if self.levels else []
         lines = [
-            f"{self.path}: {self.format}, {', '.join(found)}, {len(self.skipped)} lines skipped"
+            f"{self.path}: {self.format}, {', '.join(contents)}, {len(self.skipped)} lines skipped"
         ]
         return "\n".join([*lines, *(f"  {n} × {why}" for why, n in sorted(self.counts().items()))])
 
 
-def _given(
-    sample: Sample, ranks: int | None, nodes: int | None, pairs: int | None, whole: int
+def _with_facts(
+    sample: Sample, ranks: int | None, nodes: int | None, pairs: int | None, all_ranks: int
 ) -> Sample:
     pairwise = sample.operation in PAIRWISE
-    own = sample.ranks or ranks
+    group_ranks = sample.ranks or ranks
     groups = sample.groups or (pairs if pairwise else None)
-    said = sample.nodes
-    if said is None and nodes is not None:
-        members = (own or whole) * (1 if sample.adjacent else groups or 1)
-        fewer = whole and members < whole and whole % nodes == 0
-        said = -(-members // (whole // nodes)) if fewer else nodes
-    gathered = sample.per_rank and own is not None
+    node_count = sample.nodes
+    if node_count is None and nodes is not None:
+        members = (group_ranks or all_ranks) * (1 if sample.adjacent else groups or 1)
+        fewer = all_ranks and members < all_ranks and all_ranks % nodes == 0
+        node_count = -(-members // (all_ranks // nodes)) if fewer else nodes
+    gathered = sample.per_rank and group_ranks is not None
     return sample._replace(
-        ranks=own,
-        nodes=said,
-        ranks_per_node=own // said if own and said and own % said == 0 else None,
+        ranks=group_ranks,
+        nodes=node_count,
+        ranks_per_node=group_ranks // node_count
+        if group_ranks and node_count and group_ranks % node_count == 0
+        else None,
         groups=groups,
-        nbytes=sample.nbytes * (own or 1) if gathered else sample.nbytes,
+        nbytes=sample.nbytes * (group_ranks or 1) if gathered else sample.nbytes,
         per_rank=sample.per_rank and not gathered,
     )
 
 
 def read(path: str | Path) -> Reading:
-    """The content of a log or topology file, whatever its format and its name."""
+    """Return the content of a log or topology file, whatever its format and its name."""
     name = str(path)
     try:
         data = read_bytes(path, "log", LOG)
@@ -218,38 +224,40 @@ def read(path: str | Path) -> Reading:
 
 
 def parse(data: bytes | str, path: str) -> Reading:
-    """The same from bytes already in hand; `path` is for messages only."""
+    """Return the content of bytes or text; `path` is for messages only."""
     text = decoded(data, path) if isinstance(data, bytes) else data
     bounded(text, path, "log")
-    for each in formats():
-        if each.recognises(text):
-            found: Reading = each.parse(text, path)
-            printed = getattr(each, "PRECEDENCE", 2) == 2 and text[-1:] not in "\n\r}]"
-            return _unended(found, text) if printed and not found.faults else found
-    known = ", ".join(each.TITLE for each in formats())
-    what = "the file is empty" if not text.strip() else "this is nothing that can be read here"
-    raise InputError(path, 0, what, f"read are: {known}")
+    for format_ in formats():
+        if format_.recognises(text):
+            reading: Reading = format_.parse(text, path)
+            printed = getattr(format_, "PRECEDENCE", 2) == 2 and text[-1:] not in "\n\r}]"
+            return _unended(reading, text) if printed and not reading.faults else reading
+    titles = ", ".join(format_.TITLE for format_ in formats())
+    complaint = "the file is empty" if not text.strip() else "this is nothing that can be read here"
+    raise InputError(path, 0, complaint, f"read are: {titles}")
 
 
-def _unended(found: Reading, text: str) -> Reading:
-    """A reading whose file stops within a row of its table: what is printed ends its lines."""
+def _unended(reading: Reading, text: str) -> Reading:
+    """Return a reading with a fault if its file stops within a row: printed rows end lines."""
     last = len(text.splitlines())
-    ends = [each.where for each in found.samples[-2:]] + [each.where for each in found.storage[-2:]]
-    if not any(where.endswith(f":{last}") for where in ends):
-        return found
-    what = "the last row has no end of line: the file was cut off within it"
-    return replace(found, faults=(LogFault(last, "truncated", what, "give the whole log"),))
+    ends = [sample.where for sample in reading.samples[-2:]] + [
+        sample.where for sample in reading.storage[-2:]
+    ]
+    if not any(place.endswith(f":{last}") for place in ends):
+        return reading
+    complaint = "the last row has no end of line: the file was cut off within it"
+    return replace(reading, faults=(LogFault(last, "truncated", complaint, "give the whole log"),))
 
 
 @cache
 def formats() -> tuple[ModuleType, ...]:
-    """Every format of this folder, in the order in which they are asked."""
-    found = [import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__)]
-    return tuple(sorted(found, key=lambda m: (getattr(m, "PRECEDENCE", 2), m.__name__)))
+    """Return every format of this folder, in the order in which they try a text."""
+    modules = [import_module(f"{__name__}.{entry.name}") for entry in iter_modules(__path__)]
+    return tuple(sorted(modules, key=lambda m: (getattr(m, "PRECEDENCE", 2), m.__name__)))
 
 
 def decoded(data: bytes, path: str) -> str:
-    """Text of a log: UTF-8, or UTF-16 with its mark; odd bytes are kept as replacement marks."""
+    """Return the text of a log, UTF-8 or UTF-16 with its mark; odd bytes become marks."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
     if b"\0" in data[:4096]:
@@ -258,7 +266,7 @@ def decoded(data: bytes, path: str) -> str:
 
 
 def number(text: str) -> float | None:
-    """A finite, non-negative number, or None: never NaN, infinity or `1_000`."""
+    """Return a finite, non-negative number, or None: never NaN, infinity or `1_000`."""
     if len(text) > 40 or "_" in text:
         return None
     try:
@@ -269,31 +277,31 @@ def number(text: str) -> float | None:
 
 
 def lines_of(text: str, skipped: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """(number, line) of what may be of a table: not blank, and not too long, which is noted."""
-    for at, line in enumerate(text.splitlines(), 1):
+    """Yield number and text of each line that is not blank; note lines that are too long."""
+    for line_number, line in enumerate(text.splitlines(), 1):
         if len(line) > LONGEST_LINE and not line.isspace():
-            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
+            skipped.append((line_number, f"a line of more than {LONGEST_LINE} characters"))
         elif line and not line.isspace():
-            yield at, line
+            yield line_number, line
 
 
-def whole_json(text: str, path: str, hint: str) -> Any:
-    """The document that a tool wrote as JSON; an InputError with the hint where it is none."""
+def json_document(text: str, path: str, hint: str) -> Any:
+    """Return the JSON document of a tool, or raise an InputError with the hint."""
     try:
         return loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
-        what = str(error) if isinstance(error, Unfit) else "this is not JSON to its end"
-        raise InputError(path, line, what, hint) from None
+        complaint = str(error) if isinstance(error, Unfit) else "this is not JSON to its end"
+        raise InputError(path, line, complaint, hint) from None
 
 
 def unprefixed(line: str) -> str:
-    """A line without what a launcher put before it (`[1,0]<stdout>:`, `0:`)."""
+    """Return a line without a launcher's prefix (`[1,0]<stdout>:`, `0:`)."""
     return _PREFIX.sub("", line) if "[" in line or ":" in line else line
 
 
 def host_family(host: str) -> str:
-    """What the hosts of one machine have in common: their name up to its first number.
+    """Return the common part of the names of a machine's hosts, up to the first number.
 
     >>> host_family("g0037"), host_family("slurm-gb200-207-171"), host_family("ip-10-0-3-2")
     ('g', 'slurm-gb', 'ip-')
@@ -302,23 +310,23 @@ def host_family(host: str) -> str:
 
 
 def usable(seconds: float) -> bool:
-    """Whether a time can be one: a picosecond to thirty years."""
+    """Return whether a time is possible: from a picosecond to thirty years."""
     return 1e-12 < seconds < 1e9
 
 
 def unknown_line(line: str) -> str:
-    """The reason to skip a line that is part of no table."""
-    for mark, what in (("UCX ", "a message of UCX"), ("NCCL ", "a message of NCCL")):
+    """Return the reason to skip a line that is part of no table."""
+    for mark, reason in (("UCX ", "a message of UCX"), ("NCCL ", "a message of NCCL")):
         if mark in line:
-            return what
+            return reason
     return "not part of a table"
 
 
 def kept_environment(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The variables that steer the library; every other one may be a secret and is dropped."""
+    """Return the variables that steer the library; others may be secrets and are dropped."""
     return {k: v for k, v in sorted(pairs) if k.startswith(("NCCL_", "UCX_"))}
 
 
 def sizes(samples: Iterable[Sample]) -> Mapping[str, int]:
-    """How many samples there are of each operation."""
+    """Return the number of samples of each operation."""
     return Counter(sample.operation for sample in samples)

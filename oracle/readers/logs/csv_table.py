@@ -1,6 +1,6 @@
-"""A CSV of one's own: a line of column names, then one measured call a line.
+"""A user's CSV: a line of column names, then one measured call a line.
 
-Needed are the operation, the bytes and a time; a column's name may have its unit:
+The operation, the bytes and a time are needed; a column's name may have its unit:
 
     operation        op, operation, collective
     bytes            bytes, size, message_bytes, …, as `readers.logs.OPERATIONS` counts them
@@ -9,7 +9,7 @@ Needed are the operation, the bytes and a time; a column's name may have its uni
     ranks (gpus, processes), nodes, ranks_per_node (ppn), pairs (groups), window, iterations
     in_place, dtype, memory ("device", "host"), library (backend), algorithm, direction
     device (gpu), system (machine, platform, host): facts that must be the same in every row
-    busbw and what ends in _derived, note, source, locator, quality: passed over
+    busbw and names that end in _derived, note, source, locator, quality: not read
 
 An unknown column is refused by name: it may change what the numbers mean.
 """
@@ -37,7 +37,7 @@ PRECEDENCE = 1
 SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "msec": 1e-3, "us": 1e-6,
            "usec": 1e-6, "ns": 1e-9}  # fmt: skip
 RATES = {"gbps": 1e9, "gb/s": 1e9, "mbps": 1e6, "mb/s": 1e6}  # bytes per second, as all tools do
-NAMES = {  # what a column may be called
+NAMES = {  # the names that a column may have
     "operation": ("op", "operation", "collective"),
     "bytes": ("bytes", "size", "nbytes", "message_bytes", "message_size", "size_bytes", "msg_size"),
     "ranks": ("ranks", "gpus", "processes", "nprocs", "np", "world_size"),
@@ -64,7 +64,7 @@ ALIASES = {"all_reduce": "allreduce", "all_gather": "allgather", "all_to_all": "
            "reduce-scatter": "reduce_scatter", "reducescatter": "reduce_scatter",
            "bcast": "broadcast", "send_recv": "sendrecv", "p2p": "sendrecv",
            "pingpong": "sendrecv"}  # fmt: skip
-ONE = ("device", "system", "nccl")  # facts, the same in every row
+SAME_IN_ALL = ("device", "system", "nccl")  # facts, the same in every row
 
 _WORD = re.compile(r"[A-Za-z_][\w ./%\[\]()#-]{0,60}")
 _TIME = re.compile(r"(?:(?:time|latency|t|t_avg|avg|mean|median)[ _]?)?[\[(]?(\w+?)[\])]?")
@@ -72,7 +72,7 @@ _RATE = re.compile(r"(algbw|bandwidth|bw)[ _]?[\[(]?(\w+(?:/s)?)[\])]?")
 
 
 def recognises(text: str) -> bool:
-    """A first line of names, one of them known, and no number among them."""
+    """Return whether the first line has names of columns, one of them known, and no number."""
     first = text[:4096].lstrip("\n\r").split("\n", 1)[0]
     names = [cell.strip().strip('"') for cell in first.split(",")]
     if len(names) < 2 or not all(_WORD.fullmatch(name) for name in names):
@@ -82,7 +82,7 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, path: str) -> Reading:
-    """A sample of every row."""
+    """Return a sample of every row."""
     head = text[: len(text) - len(text.lstrip("\n\r"))].count("\n")
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
@@ -90,14 +90,16 @@ def parse(text: str, path: str) -> Reading:
     try:
         names, rows = csv_of(text.lstrip("\n\r"), path)
         columns, time = _columns(names, path, head + 1, text)
-        for at, row in rows:
-            said = {meaning: row.get(name, "").strip() for name, meaning in columns.items()}
-            _facts(said, facts, path, at + head, text)
-            found = _row(said, number(row.get(time[0], "").strip()), time, f"{path}:{at + head}")
-            if isinstance(found, str):
-                skipped.append((at + head, found))
+        for line_number, row in rows:
+            cells = {meaning: row.get(name, "").strip() for name, meaning in columns.items()}
+            _facts(cells, facts, path, line_number + head, text)
+            sample = _row(
+                cells, number(row.get(time[0], "").strip()), time, f"{path}:{line_number + head}"
+            )
+            if isinstance(sample, str):
+                skipped.append((line_number + head, sample))
             else:
-                samples.append(found)
+                samples.append(sample)
     except InputError:
         raise
     except SpecError as error:
@@ -109,9 +111,9 @@ def parse(text: str, path: str) -> Reading:
 
 
 def _columns(
-    names: list[str], path: str, at: int, text: str
+    names: list[str], path: str, line_number: int, text: str
 ) -> tuple[dict[str, str], tuple[str, float, bool]]:
-    """(name: meaning), and (name, unit, whether a rate) of the column of times."""
+    """Return meanings of columns by name, and name, unit and kind of the column of times."""
     columns: dict[str, str] = {}
     times: list[tuple[str, float, bool]] = []
     for name in names:
@@ -121,52 +123,60 @@ def _columns(
             continue
         if meaning is not None:
             columns[name] = meaning
-        elif (found := _TIME.fullmatch(low)) and found[1] in SECONDS:
-            times.append((name, SECONDS[found[1]], False))
-        elif (found := _RATE.fullmatch(low)) and found[2] in RATES:
-            times.append((name, RATES[found[2]], True))
+        elif (match := _TIME.fullmatch(low)) and match[1] in SECONDS:
+            times.append((name, SECONDS[match[1]], False))
+        elif (match := _RATE.fullmatch(low)) and match[2] in RATES:
+            times.append((name, RATES[match[2]], True))
         else:
-            known = sorted({*KNOWN, "seconds", "time_us", "latency_ms", "bandwidth_GBps"})
-            hint = f"{suggest(low, known, 'known')}; or leave the column out"
-            what = f"nobody knows the column `{name[:40]}`: it may change what the numbers mean"
-            raise InputError(path, at, what, hint, text)
+            known_names = sorted({*KNOWN, "seconds", "time_us", "latency_ms", "bandwidth_GBps"})
+            hint = f"{suggest(low, known_names, 'known')}; or leave the column out"
+            complaint = (
+                f"nobody knows the column `{name[:40]}`: it may change what the numbers mean"
+            )
+            raise InputError(path, line_number, complaint, hint, text)
     meanings = [meaning for meaning in columns.values() if meaning]
     for needed in ("operation", "bytes"):
         if needed not in meanings:
             hint = f"one of: {', '.join(NAMES[needed])}"
-            raise InputError(path, at, f"there is no column of the {needed}", hint, text)
+            raise InputError(path, line_number, f"there is no column of the {needed}", hint, text)
     doubled = next((m for m in meanings if meanings.count(m) > 1), "")
     if doubled:
-        raise InputError(path, at, f"two columns are the {doubled}", "leave one out", text)
-    times.sort(key=lambda each: each[2])
+        raise InputError(path, line_number, f"two columns are the {doubled}", "leave one out", text)
+    times.sort(key=lambda column: column[2])
     if not times:
         hint = "seconds, time_us, latency_ms, …, or bandwidth_GBps"
-        raise InputError(path, at, "there is no column of times", hint, text)
+        raise InputError(path, line_number, "there is no column of times", hint, text)
     if len(times) > 1 and not times[1][2]:
-        what = f"two columns are times: `{times[0][0]}` and `{times[1][0]}`"
-        raise InputError(path, at, what, "leave one out", text)
+        complaint = f"two columns are times: `{times[0][0]}` and `{times[1][0]}`"
+        raise InputError(path, line_number, complaint, "leave one out", text)
     return columns, times[0]
 
 
 def _facts(
-    said: Mapping[str, str], facts: dict[str, tuple[str, int]], path: str, at: int, text: str
+    cells: Mapping[str, str],
+    facts: dict[str, tuple[str, int]],
+    path: str,
+    line_number: int,
+    text: str,
 ) -> None:
-    """Keep what must be the same in every row; two machines in one table are refused."""
-    for key in ONE:
-        if value := said.get(key, "")[:80]:
-            first, line = facts.setdefault(key, (value, at))
+    """Keep the facts that every row shares; refuse two machines in one table."""
+    for key in SAME_IN_ALL:
+        if value := cells.get(key, "")[:80]:
+            first, line = facts.setdefault(key, (value, line_number))
             if first != value:
-                what = f"line {line} is of the {key} `{first[:40]}`, this one of `{value[:40]}`"
-                raise InputError(path, at, what, "one machine a file: split it", text)
+                complaint = (
+                    f"line {line} is of the {key} `{first[:40]}`, this one of `{value[:40]}`"
+                )
+                raise InputError(path, line_number, complaint, "one machine a file: split it", text)
 
 
 def _row(
-    said: Mapping[str, str], value: float | None, time: tuple[str, float, bool], where: str
+    cells: Mapping[str, str], value: float | None, time: tuple[str, float, bool], place: str
 ) -> Sample | str:
-    """The sample of a row, or why there is none."""
-    operation = said["operation"].lower()
+    """Return the sample of a row, or why there is none."""
+    operation = cells["operation"].lower()
     operation = ALIASES.get(operation, operation)
-    size = number(said["bytes"])
+    size = number(cells["bytes"])
     if operation not in OPERATIONS:
         return f"nothing that is priced: {operation[:30]}"
     if size is None or size > LARGEST_MESSAGE:
@@ -179,8 +189,8 @@ def _row(
         return "no usable time"
     counts: dict[str, int | None] = {}
     for key in ("ranks", "nodes", "ranks_per_node", "pairs", "window", "iterations"):
-        count = number(said.get(key, "")) if said.get(key) else None
-        if said.get(key) and (count is None or count != int(count) or not 0 < count < 2**31):
+        count = number(cells.get(key, "")) if cells.get(key) else None
+        if cells.get(key) and (count is None or count != int(count) or not 0 < count < 2**31):
             return f"`{key}` is no whole number above 0"
         counts[key] = None if count is None else int(count)
     ranks, nodes, inner = counts["ranks"], counts["nodes"], counts["ranks_per_node"]
@@ -189,12 +199,12 @@ def _row(
     if inner is None and ranks and nodes and ranks % nodes == 0:
         inner = ranks // nodes
     placed = {"true": True, "1": True, "false": False, "0": False}.get(
-        said.get("in_place", "").lower()
+        cells.get("in_place", "").lower()
     )
     return Sample(
         operation, size, seconds, ranks, nodes, inner, placed, counts["iterations"],
-        counts["pairs"] or 1, said.get("dtype", "")[:20], counts["window"] or 1,
-        library=said.get("library", "").lower()[:20] or ("nccl" if said.get("nccl") else ""),
-        memory=said.get("memory", "").lower()[:20], algorithm=said.get("algorithm", "")[:20],
-        where=where, direction=said.get("direction", "")[:20],
+        counts["pairs"] or 1, cells.get("dtype", "")[:20], counts["window"] or 1,
+        library=cells.get("library", "").lower()[:20] or ("nccl" if cells.get("nccl") else ""),
+        memory=cells.get("memory", "").lower()[:20], algorithm=cells.get("algorithm", "")[:20],
+        where=place, direction=cells.get("direction", "")[:20],
     )  # fmt: skip

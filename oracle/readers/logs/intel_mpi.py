@@ -1,11 +1,11 @@
 """Intel MPI Benchmarks (IMB-MPI1, IMB-NBC): tables of one benchmark and number of processes each.
 
 The time is that of the slowest process, `t_max`, as the tool itself counts bandwidth. `#bytes` is
-one process's part for what gathers, scatters and exchanges, and of Reduce_scatter since 2019;
-we count the whole. PingPong is half the round trip, PingPing and Biband are two messages at
-once, Sendrecv a ring. Of a non-blocking
-call `t_pure` counts, and the share of it that was hidden. Mbytes/sec is not read: its unit
-changed between versions. Other parts (EXT, RMA, IO, P2P, MT) are passed over.
+one process's part for collectives that gather, scatter or exchange, and for Reduce_scatter since
+2019; we count all parts. PingPong is half the round trip, PingPing and Biband are two messages at
+once, Sendrecv is a ring. Of a non-blocking call `t_pure` counts, and the hidden share of it.
+Mbytes/sec is not read: its unit changed between versions. Other parts (EXT, RMA, IO, P2P, MT) are
+skipped.
 """
 
 from __future__ import annotations
@@ -56,43 +56,43 @@ _UNIT = re.compile(r"\[[^\]]*\]")
 
 @dataclass(slots=True)
 class Benchmark:
-    """One table: what ran, on how many processes, and its columns."""
+    """One table: its benchmark, the number of processes, and its columns."""
 
     name: str
     operation: str = ""
     ranks: int | None = None
     groups: int = 1
     columns: tuple[str, ...] = ()
-    why: str = ""  # it is passed over
+    why: str = ""  # reason to skip the table
     memory: str = "host"
     parts: bool = False  # `#bytes` is one process's
 
 
 def recognises(text: str) -> bool:
-    """A benchmark's heading, and columns that only these tables have."""
+    """Return whether a text has a benchmark's heading, and the columns of these tables."""
     if "#repetitions" not in text or "# Benchmarking:" in text:
         return False
     return _BEGIN.search(text) is not None
 
 
 def parse(text: str, path: str) -> Reading:
-    """Samples of every table in a log."""
+    """Return the samples of every table in a log."""
     machine: dict[str, Any] = {"tool": "Intel MPI Benchmarks"}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     table, runs, part, memory = Benchmark("", why="no benchmark began"), Runs(), "", "host"
     year: int | None = None
-    for at, line in lines_of(text, skipped):
+    for line_number, line in lines_of(text, skipped):
         line = unprefixed(line)
-        if found := _PART.search(line):
-            machine["tool"] = f"Intel MPI Benchmarks {found[1]}{found[2]}"
-            year, part = int(found[1]), found[3]
+        if match := _PART.search(line):
+            machine["tool"] = f"Intel MPI Benchmarks {match[1]}{match[2]}"
+            year, part = int(match[1]), match[3]
             memory = "device" if "GPU" in line else "host"
-            runs.begin(at)
+            runs.begin(line_number)
         elif "All processes entering MPI_Finalize" in line:
             runs.end()
-        elif found := _BEGIN.search(line):
-            table = _benchmark(found[2], part, year)
+        elif match := _BEGIN.search(line):
+            table = _benchmark(match[2], part, year)
             table.memory = memory
         if "#repetitions" in line:
             words = line.replace("overlap", " overlap").split()
@@ -100,12 +100,12 @@ def parse(text: str, path: str) -> Reading:
         elif line.lstrip().startswith("#"):
             _processes(line, table)
         elif line.split()[0].isdecimal() and table.columns:
-            runs.last = at
-            reason = _row(line.split(), table, f"{path}:{at}", samples)
+            runs.last = line_number
+            reason = _row(line.split(), table, f"{path}:{line_number}", samples)
             if reason:
-                skipped.append((at, reason))
+                skipped.append((line_number, reason))
         else:
-            skipped.append((at, unknown_line(line)))
+            skipped.append((line_number, unknown_line(line)))
     runs.end(cut=True)
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped), faults=tuple(runs.faults))
 
@@ -129,18 +129,18 @@ def _benchmark(name: str, part: str, year: int | None) -> Benchmark:
 
 
 def _processes(line: str, table: Benchmark) -> None:
-    """How many processes a table is of, from its heading."""
-    if found := _GROUPS.search(line):
-        table.groups, table.ranks = int(found[1]), int(found[2])
-    elif found := _PROCESSES.search(line):
-        table.ranks = int(found[1])
+    """Note the number of processes of a table, from its heading."""
+    if match := _GROUPS.search(line):
+        table.groups, table.ranks = int(match[1]), int(match[2])
+    elif match := _PROCESSES.search(line):
+        table.ranks = int(match[1])
     if "threads:" in line:
         table.why = "several threads of a process talk at once"
     if "MODE: AGGREGATE" in line:
         table.why = "calls in aggregate are not timed one by one"
 
 
-def _row(fields: list[str], table: Benchmark, where: str, samples: list[Sample]) -> str:
+def _row(fields: list[str], table: Benchmark, place: str, samples: list[Sample]) -> str:
     """Add the sample of a row, or say why there is none."""
     if table.why:
         return table.why
@@ -148,43 +148,43 @@ def _row(fields: list[str], table: Benchmark, where: str, samples: list[Sample])
         return "the tool gave the row up"
     if len(fields) < len(table.columns):
         return "the row ends before its number"
-    said = dict(zip(table.columns, (number(field) for field in fields), strict=False))
+    values = dict(zip(table.columns, (number(field) for field in fields), strict=False))
     if not table.ranks:
         return "the heading with the number of processes is missing"
     if table.ranks < 2:
         return "one process has nobody to talk to"
-    size = said.get("bytes") if table.operation != "barrier" else 0.0
+    size = values.get("bytes") if table.operation != "barrier" else 0.0
     parts = table.ranks if table.parts else 1
     if size is None or size * parts > LARGEST_MESSAGE:
         return "a message size that cannot be"
     pairs, window = table.groups, 1
-    if "Msg/sec" in said:
-        rate = said["Msg/sec"] or 0.0
+    if "Msg/sec" in values:
+        rate = values["Msg/sec"] or 0.0
         pairs, window = table.ranks // 2, WINDOW
-        both = 2 if table.name == "biband" else 1
-        seconds = pairs * both / rate if rate else 0.0
+        ways = 2 if table.name == "biband" else 1
+        seconds = pairs * ways / rate if rate else 0.0
     else:
-        time = next((said[name] for name in ("t_pure", "t_max", "t") if said.get(name)), None)
+        time = next((values[name] for name in ("t_pure", "t_max", "t") if values.get(name)), None)
         seconds = (time or 0.0) * 1e-6
     if not usable(seconds):
         return "no usable time"
     if table.operation == "halo" and table.ranks < 3:
         return "two processes are both neighbours of each other: each message goes twice"
-    low, high, mean = said.get("t_min"), said.get("t_max"), said.get("t_avg")
-    hidden = said.get("overlap")
+    low, high, mean = values.get("t_min"), values.get("t_max"), values.get("t_avg")
+    hidden = values.get("overlap")
     paired = table.operation == "sendrecv" and (table.ranks == 2 or window > 1)
     samples.append(Sample(
         table.operation,
         size * parts,
         seconds,
         2 if window > 1 else table.ranks,
-        iterations=int(min(said.get("repetitions") or 0, 1e9)) or None,
+        iterations=int(min(values.get("repetitions") or 0, 1e9)) or None,
         groups=pairs,
         window=window,
         spread=max(0.0, (high - low) / mean / 2) if low and high and mean else None,
         library="mpi",
         memory=table.memory,
-        where=where,
+        where=place,
         direction=_direction(table.name) if paired else "",
         overlap=None if hidden is None else min(1.0, hidden / 100),
         adjacent=table.groups > 1,

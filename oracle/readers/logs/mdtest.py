@@ -1,7 +1,7 @@
 """mdtest: operations a second on files, all tasks together; the mean of its iterations.
 
-`File read` opens and closes, and reads what `-e` asks for: nothing where it is not given.
-Directories, trees and the table of times are passed over.
+`File read` opens, reads the bytes of `-e` (by default none) and closes. Directories, trees and the
+table of times are skipped.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _BYTES = re.compile(r"'?-([ew])'?[ =]?'?(\d{1,15})\b")
 
 
 def recognises(text: str) -> bool:
-    """The tool's first line, or its table of rates."""
+    """Return whether a text has the tool's first line, or its table of rates."""
     return "mdtest-" in text and ("was launched with" in text or "File stat" in text)
 
 
 def parse(text: str, path: str) -> Reading:
-    """A sample for each row of each table of rates."""
+    """Return a sample for each row of each table of rates."""
     samples: list[StorageSample] = []
     skipped: list[tuple[int, str]] = []
     tool, nodes, tasks, size, rates, ended = "mdtest", 0, 0, 0, False, False
-    for at, raw in lines_of(text, skipped):
+    for line_number, raw in lines_of(text, skipped):
         line = unprefixed(raw)
         if launched := _LAUNCHED.search(line):
             tool, tasks, nodes = f"mdtest {launched[1]}", int(launched[2]), int(launched[3])
             ended = False
         elif line.startswith("Command line used"):
-            size = max((int(found[2]) for found in _BYTES.finditer(line) if found[1] == "e"),
+            size = max((int(match[2]) for match in _BYTES.finditer(line) if match[1] == "e"),
                        default=0)  # fmt: skip
         elif counted := _TASKS.match(line):
             tasks = int(counted[1])
@@ -46,22 +46,27 @@ def parse(text: str, path: str) -> Reading:
         elif row := _ROW.match(line):
             cells = [number(cell) for cell in row[2].split()]
             if not rates:
-                skipped.append((at, "of a table of times"))
+                skipped.append((line_number, "of a table of times"))
                 continue
-            whole = row[1] == "read" and size > 0
-            one = StorageSample(
-                "files" if whole else NAMES[row[1]], cells[-2] or 0.0, float(size) * whole,
-                max(1, tasks // nodes) if nodes and tasks else None, nodes or None, None,
-                cached=whole, where=f"{path}:{at}",
-            )  # fmt: skip
-            if usable(one):
-                samples.append(one)
+            reads_files = row[1] == "read" and size > 0
+            sample = StorageSample(
+                "files" if reads_files else NAMES[row[1]],
+                cells[-2] or 0.0,
+                float(size) * reads_files,
+                max(1, tasks // nodes) if nodes and tasks else None,
+                nodes or None,
+                None,
+                cached=reads_files,
+                where=f"{path}:{line_number}",
+            )
+            if usable(sample):
+                samples.append(sample)
             else:
-                skipped.append((at, "no usable rate"))
+                skipped.append((line_number, "no usable rate"))
         elif "finished at" in line:
             ended = True
         elif line.lstrip().startswith(("Directory", "Tree")):
-            skipped.append((at, "of directories"))
+            skipped.append((line_number, "of directories"))
     last = len(text.splitlines())
     cut = LogFault(last, "truncated", "no closing line of mdtest", "run it again")
     faults = [] if ended or not samples else [cut]

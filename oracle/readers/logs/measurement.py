@@ -1,4 +1,4 @@
-"""Our own measurements: JSON lines, appended as they are made, so that a killed run keeps them.
+"""Our own measurements: JSON lines, appended one by one, so that a killed run keeps them.
 
 The first line is the header, `{"oracle-measurement": 1, ...}`:
     tool        "oracle 0.1.0"
@@ -6,9 +6,9 @@ The first line is the header, `{"oracle-measurement": 1, ...}`:
     backend     "gloo", "nccl", "mpi"
     machine     object of facts, text or numbers: device, nodes, software, … (no host names)
 Every other line is a sample:
-    operation   a name of `readers.logs.OPERATIONS`, or another word when it is no collective
+    operation   a name of `readers.logs.OPERATIONS`, or another word if it is no collective
     bytes       as `readers.logs.OPERATIONS` counts them
-    seconds     one number, or the list of what the iterations took (the slowest rank of each);
+    seconds     one number, or the list of the iterations' seconds (the slowest rank of each);
                 their median is the sample's time
     ranks       of one group;   nodes  that one group spans;   groups  at once (1)
     ranks_per_node, iterations, in_place, dtype, memory ("device", "host"), algorithm, note
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from oracle.readers.json_lines import check_keys, object_of
 from oracle.readers.logs import LARGEST_MESSAGE, InputError, Reading, Sample, usable
-from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement"
 PRECEDENCE = 1
@@ -35,19 +35,19 @@ NEEDED = ("operation", "bytes", "seconds", "ranks")
 
 
 def recognises(text: str) -> bool:
-    """A first line that is our header."""
+    """Return whether the first line is our header."""
     return f'"{MARK}"' in text[:4096].split("\n", 1)[0]
 
 
 def parse(text: str, path: str) -> Reading:
-    """Every sample of the file."""
+    """Return every sample of the file."""
     lines = text.split("\n")
-    header = _object(lines[0], path, 1, text)
+    header = object_of(lines[0], path, 1, text)
     if header is None or header.get(MARK) != 1:
         raise InputError(
             path, 1, "this is not version 1 of our measurements", "update oracle", text
         )
-    _known(header, HEADER, path, 1, text)
+    check_keys(header, HEADER, path, 1, text)
     machine = {k: v for k, v in header.items() if k in ("tool", "date", "backend")}
     facts = header.get("machine", {})
     if not isinstance(facts, dict):
@@ -56,58 +56,43 @@ def parse(text: str, path: str) -> Reading:
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     ended = ""
-    for at, line in enumerate(lines[1:], 2):
+    for line_number, line in enumerate(lines[1:], 2):
         if not line.strip():
             continue
-        data = _object(line, path, at, text, last=at == len(lines))
+        data = object_of(line, path, line_number, text, may_be_cut=line_number == len(lines))
         if data is None:
-            skipped.append((at, "the line is cut off: the run was killed while it was written"))
+            skipped.append(
+                (line_number, "the line is cut off: the run was killed while it was written")
+            )
         elif "end" in data:
             ended = str(data["end"])
             if ended != "complete":
-                skipped.append((at, f"the run did not finish: {str(data.get('why', ''))[:80]}"))
+                skipped.append(
+                    (line_number, f"the run did not finish: {str(data.get('why', ''))[:80]}")
+                )
         else:
-            _known(data, KEYS, path, at, text)
-            samples.append(_sample(data, machine, path, at, text))
+            check_keys(data, KEYS, path, line_number, text)
+            samples.append(_sample(data, machine, path, line_number, text))
     if not ended:
         skipped.append((len(lines), "no end mark: the run may have been killed"))
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped))
 
 
-def _object(line: str, path: str, at: int, text: str, last: bool = False) -> dict[str, Any] | None:
-    try:
-        data = loads(line)
-    except Unfit as error:
-        raise InputError(path, at, str(error), "a measurement holds finite numbers", text) from None
-    except (ValueError, RecursionError):
-        if last:
-            return None
-        raise InputError(path, at, "this line is not JSON", "one object a line", text) from None
-    if not isinstance(data, dict):
-        raise InputError(path, at, "this line is not an object", "one object a line", text)
-    return data
-
-
-def _known(data: dict[str, Any], keys: frozenset[str], path: str, at: int, text: str) -> None:
-    for key in data:
-        if key not in keys:
-            hint = f"known: {', '.join(sorted(keys))}"
-            raise InputError(path, at, f"nobody knows the key `{key[:40]}`", hint, text)
-
-
-def _sample(data: dict[str, Any], machine: dict[str, Any], path: str, at: int, text: str) -> Sample:
-    def refuse(what: str, hint: str = "") -> InputError:
-        return InputError(path, at, what, hint, text)
+def _sample(
+    data: dict[str, Any], machine: dict[str, Any], path: str, line_number: int, text: str
+) -> Sample:
+    def refuse(complaint: str, hint: str = "") -> InputError:
+        return InputError(path, line_number, complaint, hint, text)
 
     for key in NEEDED:
         if key not in data:
             raise refuse(f"`{key}` is missing", f"needed: {', '.join(NEEDED)}")
-    whole: dict[str, int | None] = {}
+    counts: dict[str, int | None] = {}
     for key in COUNTS:
         value = data.get(key)
         if value is not None and (type(value) is not int or not 0 < value < 2**31):
             raise refuse(f"`{key}` is a whole number, 1 or more")
-        whole[key] = value
+        counts[key] = value
     for key in WORDS:
         if not isinstance(data.get(key, ""), str | None):
             raise refuse(f"`{key}` is a word")
@@ -121,21 +106,21 @@ def _sample(data: dict[str, Any], machine: dict[str, Any], path: str, at: int, t
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     mean = sum(times) / len(times)
     variance = sum((t - mean) ** 2 for t in times) / max(1, len(times) - 1)
-    ranks, nodes = whole["ranks"], whole["nodes"]
+    ranks, nodes = counts["ranks"], counts["nodes"]
     return Sample(
         data["operation"],
         float(nbytes),
         float(middle),
         ranks,
         nodes,
-        whole["ranks_per_node"] or (ranks // nodes if ranks and nodes else None),
+        counts["ranks_per_node"] or (ranks // nodes if ranks and nodes else None),
         bool(data["in_place"]) if "in_place" in data else None,
-        whole["iterations"] or len(times),
-        whole["groups"] or 1,
+        counts["iterations"] or len(times),
+        counts["groups"] or 1,
         data.get("dtype") or "",
         spread=variance**0.5 / mean if len(times) > 1 else None,
         library=str(machine.get("backend", "")),
         memory=data.get("memory") or "",
         algorithm=data.get("algorithm") or "",
-        where=f"{path}:{at}",
+        where=f"{path}:{line_number}",
     )

@@ -1,7 +1,7 @@
-"""nccl-tests JSON, as `-J file.json` writes it, whole or cut off by a killed run.
+"""nccl-tests JSON of `-J file.json`, complete or cut off by a killed run.
 
-The file holds the whole environment of the job. Only what steers the library (`NCCL_*`, `UCX_*`)
-is kept: the rest may be secrets. Arguments and host names are not kept either.
+The file holds the environment of the job. Only variables that steer the library (`NCCL_*`, `UCX_*`)
+are kept: others may be secrets. Arguments and host names are not kept either.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PRECEDENCE = 1
 
 
 def recognises(text: str) -> bool:
-    """An object that has the two keys no other tool of ours writes together."""
+    """Return whether a text is an object with the two keys of nccl-tests."""
     head = text[:200].lstrip()
     return head.startswith("{") and '"results"' in text and '"config"' in text
 
 
 def parse(text: str, path: str) -> Reading:
-    """Samples of the one table in the file."""
+    """Return the samples of the table in the file."""
     skipped: list[tuple[int, str]] = []
     try:
         try:
@@ -53,9 +53,11 @@ def parse(text: str, path: str) -> Reading:
             line = getattr(error, "lineno", 1)
             skipped.append((line, "the file is cut off here: what follows is lost"))
     except (ValueError, RecursionError) as error:
-        what = str(error) if isinstance(error, Unfit) else "this is not JSON, nor the start of it"
+        complaint = (
+            str(error) if isinstance(error, Unfit) else "this is not JSON, nor the start of it"
+        )
         line = getattr(error, "lineno", 0)
-        raise InputError(path, line, what, "write it again with -J FILE") from None
+        raise InputError(path, line, complaint, "write it again with -J FILE") from None
     config, results = _part(data, "config"), data.get("results")
     if not isinstance(results, list):
         raise InputError(path, 1, "`results` is not a list", "write it again with -J FILE")
@@ -69,7 +71,7 @@ def _part(data: Any, key: str) -> dict[str, Any]:
 
 
 def _row(k: int, result: Any, skipped: list[tuple[int, str]]) -> TableRow | None:
-    """A result as a row of the text; places in `skipped` count results, as JSON has no lines."""
+    """Return a result as a row of a table; `skipped` counts results, as JSON has no lines."""
     size = result.get("size") if isinstance(result, dict) else None
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LARGEST_MESSAGE:
         skipped.append((k, "a result without a message size"))
@@ -89,13 +91,13 @@ def _row(k: int, result: Any, skipped: list[tuple[int, str]]) -> TableRow | None
             continue
         wrong = part.get("nwrong", 0)
         time, algbw, busbw = (float(v or 0) for v in values)
-        each = _part(result, f"{key}_per_iter")
-        deviation, mean = each.get("stdev_us"), each.get("avg_us")
+        iterations = _part(result, f"{key}_per_iter")
+        deviation, mean = iterations.get("stdev_us"), iterations.get("avg_us")
         fit = isinstance(deviation, int | float) and isinstance(mean, int | float) and mean > 0
         spread = float(deviation) / float(mean) if fit and deviation and mean else None
-        known = isinstance(wrong, int) and wrong >= 0
+        valid = isinstance(wrong, int) and wrong >= 0
         row.timings.append(
-            Timing(time, algbw, busbw, in_place, str(wrong) if known else "N/A", spread)
+            Timing(time, algbw, busbw, in_place, str(wrong) if valid else "N/A", spread)
         )
     return row if row.timings else None
 
@@ -120,15 +122,15 @@ def _reading(
     faults = [LogFault(line, "truncated", why, "give the whole file")
               for line, why in skipped if "cut off here" in why]  # fmt: skip
     if _part(data, "out_of_bounds").get("okay") is False:
-        what = "wrong results: the file says that values were out of bounds"
-        faults.append(LogFault(0, "wrong results", what, "find out what broke the run"))
+        complaint = "wrong results: the file says that values were out of bounds"
+        faults.append(LogFault(0, "wrong results", complaint, "find out what broke the run"))
     if ranks and rows and operation:
         faults += contradicted(rows, ranks, operation)
     ranks = ranks or deduced
     iterations = config.get("iterations")
-    known = Sample(operation, 0.0, 1.0, ranks, nodes, groups=groups,
+    shared = Sample(operation, 0.0, 1.0, ranks, nodes, groups=groups,
                    iterations=iterations if isinstance(iterations, int) else None)  # fmt: skip
-    samples = measured(rows, known, f"{path}:result ", skipped, "nwrong")
+    samples = measured(rows, shared, f"{path}:result ", skipped, "nwrong")
     infos = [str(d["device_info"])[:80] for d in devices if isinstance(d.get("device_info"), str)]
     families = dict.fromkeys(host_family(name) for name in sorted(names))
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped), faults=tuple(faults),
@@ -163,13 +165,13 @@ def _machine(data: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     for device in _list(config, "devices")[:1]:
         if isinstance(device, dict) and isinstance(device.get("device_info"), str):
             machine["device"] = device["device_info"][:80]
-    if kept := kept_environment(_environment(data.get("env"))):
-        machine["environment"] = kept
+    if environment := kept_environment(_environment(data.get("env"))):
+        machine["environment"] = environment
     return machine
 
 
 def _environment(env: Any) -> list[tuple[str, str]]:
-    """Names and values, whether written as a mapping, as `NAME=value`, or as name/value objects."""
+    """Return names and values of a mapping, of `NAME=value` texts, or of name/value objects."""
     if isinstance(env, dict):
         return [(key, str(value)) for key, value in env.items()]
     pairs = []

@@ -1,9 +1,9 @@
 """nccl-tests and rccl-tests text: the tables of `all_reduce_perf` and the others, every version.
 
-Columns are found by their header where there is one (`-I`, `-M`, `-S` add columns, `-C` renames
-one), else by the number of fields. Old versions do not name the operation: then it follows from
-the columns and from busbw/algbw, which is 2(n-1)/n for an allreduce, (n-1)/n for what gathers,
-scatters or exchanges, and 1 otherwise; the same ratio gives n when the device list is cut off.
+Columns are found by their header if there is one (`-I`, `-M`, `-S` add columns, `-C` renames one),
+else by the number of fields. Old versions do not name the operation: it follows from the columns
+and from busbw/algbw, which is 2(n-1)/n for an allreduce, (n-1)/n for operations that gather,
+scatter or exchange, and 1 otherwise; the same ratio gives n when the device list is cut off.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PROGRAMS = {
     "scatter_perf": "scatter",
     "hypercube_perf": "hypercube",
 }
-# what busbw/algbw comes near to among many ranks
+# the limit of busbw/algbw among many ranks
 RATIOS = {"allreduce": 2.0, "reduce_scatter": 1.0, "allgather": 1.0, "alltoall": 1.0}
 REDUCING = frozenset(("sum", "prod", "min", "max", "avg", "mulsum", "all"))
 _LEAD = ("size", "count", "type", "redop", "root")
@@ -92,7 +92,7 @@ class TableRow:
 
 @dataclass(slots=True)
 class RunTable:
-    """Rows that one run printed, and what its header said."""
+    """The rows that one run printed, and the facts of its header."""
 
     rows: list[TableRow] = field(default_factory=list)
     ranks: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> (group, host)
@@ -103,65 +103,67 @@ class RunTable:
 
 
 def recognises(text: str) -> bool:
-    """Whether a table of nccl-tests is in it, or at least began."""
+    """Return whether a text has a table of nccl-tests, or the beginning of one."""
     if _HEADING.search(text):
         return True
     return any(_row_start(line.split()) is not None for line in text[:65536].splitlines())
 
 
 def parse(text: str, path: str) -> Reading:
-    """Samples of every table in a log."""
+    """Return the samples of every table in a log."""
     skipped: list[tuple[int, str]] = []
     machine: dict[str, Any] = {"tool": "nccl-tests"}
     tables = [RunTable()]
     runs, devices, hosts = Runs(), dict[str, int](), dict[str, int]()
-    named = ""  # the program that a line before the table mentions
-    for at, line in lines_of(text, skipped):
+    program = ""  # the operation of the program that a line before the table names
+    for line_number, line in lines_of(text, skipped):
         fields = line.split()
         start = _row_start(fields)
         table = tables[-1]
         if start is not None:
-            row = _row(at, fields[start:], table, skipped)
+            row = _row(line_number, fields[start:], table, skipped)
             if row is not None:
                 table.rows.append(row)
-                runs.last, runs.largest = at, max(runs.largest, row.size)
+                runs.last, runs.largest = line_number, max(runs.largest, row.size)
         elif "#" in line and "busbw" in line and "size" in line:
             names = line[line.index("size") :].split()
             if table.rows:
                 table = RunTable(ranks=table.ranks, iterations=table.iterations)
                 tables.append(table)
-            table.operation = table.operation or named
+            table.operation = table.operation or program
             table.names = tuple("time" if n == "cputime" else n for n in names)
             table.cpu_time = "cputime" in names
         elif "# nThread" in line:
             if table.rows or table.ranks:
                 table = RunTable()
                 tables.append(table)
-            runs.begin(at)
+            runs.begin(line_number)
             runs.promised = _promised(line)
-            found = _ITERATIONS.findall(line)
-            table.iterations = int(found[-1 if len(found) < 2 else 1]) if found else None
-            table.operation = named
+            iterations = _ITERATIONS.findall(line)
+            table.iterations = (
+                int(iterations[-1 if len(iterations) < 2 else 1]) if iterations else None
+            )
+            table.operation = program
         elif "Rank" in line and (match := _RANK.search(line)):
             rank, group, host, place, device = match.groups()
-            runs.place(f"{host} device {' '.join(place.split())}", at)
+            runs.place(f"{host} device {' '.join(place.split())}", line_number)
             table.ranks[int(rank)] = (int(group or 0), host)
             machine.setdefault("device", device.strip())
-            devices.setdefault(device.strip(), at)
-            hosts.setdefault(host_family(host), at)
+            devices.setdefault(device.strip(), line_number)
+            hosts.setdefault(host_family(host), line_number)
         else:
-            named = _facts(line, machine) or named
-            _closing(line, at, runs)
+            program = _facts(line, machine) or program
+            _closing(line, line_number, runs)
             if (
                 _RCCL.match(line) is None
                 and "#" not in fields[0]
                 and "#" not in fields[min(1, len(fields) - 1)]
             ):
-                skipped.append((at, unknown_line(line)))
+                skipped.append((line_number, unknown_line(line)))
     runs.end(cut=True)
     samples: list[Sample] = []
     for table in tables:
-        samples += _samples(table, named, path, machine, skipped, runs.faults)
+        samples += _samples(table, program, path, machine, skipped, runs.faults)
     if not any(table.rows for table in tables) and not skipped and not samples:
         raise InputError(path, 1, "the run ended before its first result", "run it again")
     return Reading(path, TITLE, tuple(samples), machine, tuple(sorted(skipped)),
@@ -170,25 +172,25 @@ def parse(text: str, path: str) -> Reading:
 
 
 def _promised(line: str) -> int:
-    """The largest message that a header promises, 0 where it does not."""
-    found = _LARGEST.search(line)
-    return int(found[1] or found[2]) if found else 0
+    """Return the largest message that a header promises, or 0."""
+    match = _LARGEST.search(line)
+    return int(match[1] or match[2]) if match else 0
 
 
-def _closing(line: str, at: int, runs: Runs) -> None:
-    """Note the end of a run, and results that it found wrong."""
+def _closing(line: str, line_number: int, runs: Runs) -> None:
+    """Note the end of a run, and wrong results that it reports."""
     if "# Out of bounds values" in line or "# Avg bus bandwidth" in line:
         runs.end()
     elif "Reducing maxBytes" in line:
         runs.promised = _promised(line)
     if "Out of bounds values" in line and "FAILED" in line:
-        what = f"wrong results: {line.strip(' #')[:60]}"
+        complaint = f"wrong results: {line.strip(' #')[:60]}"
         advice = "find out what broke the run: its times are not to be trusted"
-        runs.faults.append(LogFault(at, "wrong results", what, advice))
+        runs.faults.append(LogFault(line_number, "wrong results", complaint, advice))
 
 
 def _row_start(fields: Sequence[str]) -> int | None:
-    """Where the `size count type` of a row begins, past any launcher's prefix."""
+    """Return where the `size count type` of a row begins, after any launcher's prefix."""
     for i, word in enumerate(fields[2:14]):
         if word in TYPES:
             count, size = fields[i + 1], fields[i].rpartition(":")[2]
@@ -198,7 +200,7 @@ def _row_start(fields: Sequence[str]) -> int | None:
 
 
 def _row(
-    at: int, fields: list[str], table: RunTable, skipped: list[tuple[int, str]]
+    line_number: int, fields: list[str], table: RunTable, skipped: list[tuple[int, str]]
 ) -> TableRow | None:
     names = table.names
     if "time" not in names:
@@ -206,11 +208,11 @@ def _row(
         names = _MID if width == 13 else _OLD
     digits = fields[0].rpartition(":")[2]
     if len(digits) > 19 or int(digits) > LARGEST_MESSAGE:
-        skipped.append((at, "a message size that cannot be"))
+        skipped.append((line_number, "a message size that cannot be"))
         return None
-    said = dict(zip(names, fields, strict=False))
-    root = said.get("root", "")
-    row = TableRow(at, int(digits), fields[2], said.get("redop"), None, [])
+    cells = dict(zip(names, fields, strict=False))
+    root = cells.get("root", "")
+    row = TableRow(line_number, int(digits), fields[2], cells.get("redop"), None, [])
     if root.removeprefix("-").isdecimal() and len(root) < 12:
         row.root = int(root)
     starts = [k for k, name in enumerate(names) if name == "time"]
@@ -219,11 +221,11 @@ def _row(
         part = dict(zip(names[first:last], fields[first:last], strict=False))
         place = "in place" if k else "out of place"
         if "busbw" not in part:
-            skipped.append((at, f"the row ends before its {place} numbers"))
+            skipped.append((line_number, f"the row ends before its {place} numbers"))
             continue
         values = [number(part.get(n, "")) for n in ("time", "algbw", "busbw")]
         if any(v is None for v in values) or not usable((values[0] or 0) * 1e-6):
-            skipped.append((at, f"no usable time {place}"))
+            skipped.append((line_number, f"no usable time {place}"))
             continue
         time, algbw, busbw = (float(v or 0) for v in values)
         cv = number(part.get("i_cv%", "").rstrip("%"))
@@ -235,7 +237,7 @@ def _row(
 
 def _samples(
     table: RunTable,
-    named: str,
+    program: str,
     path: str,
     machine: dict[str, Any],
     skipped: list[tuple[int, str]],
@@ -248,7 +250,7 @@ def _samples(
     counts = [group for group, _ in table.ranks.values()]
     groups = len(set(counts)) if complete else 1
     ranks = listed // groups if listed else None
-    operation, deduced = deduce(table.rows, ranks, table.operation or named)
+    operation, deduced = deduce(table.rows, ranks, table.operation or program)
     if not operation:
         why = "the log does not say which operation this is: keep the line with the command"
         skipped += [(row.line, why) for row in table.rows]
@@ -266,16 +268,20 @@ def _samples(
         why = "-C 1 prints the CPU's time, not the elapsed time"
         skipped += [(row.line, why) for row in table.rows for _ in row.timings]
         return []
-    known = Sample(operation, 0.0, 1.0, ranks, nodes, iterations=table.iterations, groups=groups)
+    shared = Sample(operation, 0.0, 1.0, ranks, nodes, iterations=table.iterations, groups=groups)
     checked = table.names[-1:] != ("error",)  # which old versions printed in its place
-    return measured(table.rows, known, f"{path}:", skipped, "#wrong" if checked else "")
+    return measured(table.rows, shared, f"{path}:", skipped, "#wrong" if checked else "")
 
 
 def measured(
-    rows: Iterable[TableRow], known: Sample, where: str, skipped: list[tuple[int, str]], wrong: str
+    rows: Iterable[TableRow],
+    shared: Sample,
+    prefix: str,
+    skipped: list[tuple[int, str]],
+    wrong: str,
 ) -> list[Sample]:
-    """Rows as samples of what is known of them all; `wrong` names the count of wrong results."""
-    ranks, nodes = known.ranks, known.nodes
+    """Return rows as samples with shared facts; `wrong` names the count of wrong results."""
+    ranks, nodes = shared.ranks, shared.nodes
     inner = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     samples = []
     for row in rows:
@@ -286,16 +292,16 @@ def measured(
             if wrong and timing.wrong.isdecimal() and int(timing.wrong[:18]):
                 skipped.append((row.line, f"the results were wrong ({wrong} is not 0)"))
                 continue
-            samples.append(known._replace(
+            samples.append(shared._replace(
                 nbytes=float(row.size), seconds=timing.time * 1e-6, ranks_per_node=inner,
                 in_place=timing.in_place, dtype=row.dtype, spread=timing.spread, library="nccl",
-                memory="device", where=f"{where}{row.line}",
+                memory="device", where=f"{prefix}{row.line}",
             ))  # fmt: skip
     return samples
 
 
-def deduce(rows: Sequence[TableRow], ranks: int | None, named: str) -> tuple[str, int | None]:
-    """(operation, ranks) as far as a table's own numbers tell; ("", None) where they do not."""
+def deduce(rows: Sequence[TableRow], ranks: int | None, program: str) -> tuple[str, int | None]:
+    """Return operation and ranks as far as a table's numbers tell, else ("", None)."""
     pairs = [(t.algbw, t.busbw) for row in rows for t in row.timings if t.algbw > 0]
     algbw, busbw = max(pairs, default=(0.0, 0.0))
     ratio = busbw / algbw if algbw else 0.0
@@ -303,8 +309,8 @@ def deduce(rows: Sequence[TableRow], ranks: int | None, named: str) -> tuple[str
     first = rows[0]
     reducing = first.redop in REDUCING
     rooted = first.root is not None and first.root >= 0
-    if named:
-        operation = named
+    if program:
+        operation = program
     elif not algbw:
         operation = "allreduce" if reducing and not rooted else ""
     elif abs(ratio - 1) <= slack and (ranks in (None, 2) or rooted or first.redop is None):
@@ -328,7 +334,7 @@ def deduce(rows: Sequence[TableRow], ranks: int | None, named: str) -> tuple[str
 
 
 def contradicted(rows: Sequence[TableRow], ranks: int, operation: str) -> list[LogFault]:
-    """A number of ranks that busbw/algbw denies: a header of another run, or one that was cut."""
+    """Return a fault where busbw/algbw contradicts the ranks of the header."""
     top = RATIOS.get(operation)
     pairs = [(t.algbw, t.busbw) for row in rows for t in row.timings if t.algbw > 0]
     if top is None or ranks < 2 or not pairs:
@@ -338,13 +344,13 @@ def contradicted(rows: Sequence[TableRow], ranks: int, operation: str) -> list[L
         return []  # both are printed to two digits
     algbw, busbw = max(pairs)
     about = round(top / (top - busbw / algbw)) if busbw < top * algbw else "more"
-    what = (f"busbw/algbw is that of {about} ranks, and the device list has {ranks}: "
+    complaint = (f"busbw/algbw is that of {about} ranks, and the device list has {ranks}: "
             "the list is of another run, or lines of it are missing")  # fmt: skip
-    return [LogFault(rows[0].line, "counts", what, "give the whole log of one run")]
+    return [LogFault(rows[0].line, "counts", complaint, "give the whole log of one run")]
 
 
 def _gathers(rows: Sequence[TableRow]) -> str:
-    """An in-place all-to-all is never checked, which is how it differs from an all-gather."""
+    """Tell an all-to-all, never checked in place, from an all-gather."""
     checks = {t.in_place: t.wrong for row in rows for t in row.timings}
     if checks.get(True) == "N/A" and checks.get(False, "N/A") != "N/A":
         return "alltoall"
@@ -352,7 +358,7 @@ def _gathers(rows: Sequence[TableRow]) -> str:
 
 
 def _facts(line: str, machine: dict[str, Any]) -> str:
-    """Learn from a line that is no row; the operation, when it names a program of ours."""
+    """Note facts of a line that is no row; return the operation of a program it names."""
     if match := _RCCL.search(line):
         machine["tool"] = f"rccl-tests {match[1]}"
     elif match := _VERSION.search(line):
@@ -374,7 +380,7 @@ def _facts(line: str, machine: dict[str, Any]) -> str:
 
 
 def readable(code: int) -> str:
-    """NCCL's version number in dots.
+    """Return NCCL's version number with dots.
 
     >>> readable(2804), readable(22605)
     ('2.8.4', '2.26.5')

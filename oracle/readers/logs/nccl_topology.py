@@ -1,8 +1,8 @@
 """NCCL's topology XML (`NCCL_TOPO_DUMP_FILE`): devices, NVLinks and network ports of a node.
 
-Read with a plain expat parser, event by event: a DTD is refused before anything in it is looked
-at, depth and number of elements are bounded, no tree is built. NVLink speeds are those NCCL itself
-uses (its topo.h, per link and direction); network speeds are in the file.
+A plain expat parser reads it event by event: a DTD is refused unread, depth and number of elements
+are bounded, no tree is built. NVLink speeds are those of NCCL itself (its topo.h, per link and
+direction); network speeds are in the file.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ NAMES = frozenset(("system", "cpu", "pci", "gpu", "nvlink", "nic", "net", "c2c",
 
 
 def recognises(text: str) -> bool:
-    """A `<system` element near the start."""
+    """Return whether a text has a `<system` element near its start."""
     head = text[:4096].lstrip()
     return head.startswith("<") and ("<system" in head or "<!DOCTYPE" in head or "<?xml" in head)
 
 
 class _Parser:
-    """Devices, NVLinks and ports, collected while the elements go by."""
+    """A parser that collects devices, NVLinks and ports element by element."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,13 +47,13 @@ class _Parser:
         self.nets: list[tuple[str, float | None]] = []
         self.skipped: list[tuple[int, str]] = []
 
-    def refuse(self, what: str, hint: str = "") -> InputError:
-        return InputError(self.path, self.parser.CurrentLineNumber, what, hint)
+    def refuse(self, complaint: str, hint: str = "") -> InputError:
+        return InputError(self.path, self.parser.CurrentLineNumber, complaint, hint)
 
     def doctype(self, *_: Any) -> None:
         raise self.refuse("a DTD is not read", "NCCL writes none: delete it")
 
-    def start(self, name: str, said: dict[str, str]) -> None:
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
         self.count += 1
         line = self.parser.CurrentLineNumber
@@ -63,25 +63,27 @@ class _Parser:
             raise self.refuse(f"more than {MOST_DEVICES} devices are no node")
         if self.depth == 1 and name != "system":
             raise self.refuse(f"the outermost element is <{name[:20]}>, not <system>")
-        self.bus.append(said.get("busid", self.bus[-1] if self.bus else ""))
+        self.bus.append(attributes.get("busid", self.bus[-1] if self.bus else ""))
         if name == "cpu":
-            self.cpu = said.get("numaid", "")
+            self.cpu = attributes.get("numaid", "")
         elif name == "pci":
-            self.slot = _lanes(said)
+            self.slot = _lanes(attributes)
         elif name == "gpu":
-            self.gpus[self.bus[-1]] = said
+            self.gpus[self.bus[-1]] = attributes
             self.sockets[self.bus[-1]] = self.cpu
             self.lanes += [self.slot] if self.slot else []
         elif name == "nvlink":
-            count = number(said.get("count", "1"))
+            count = number(attributes.get("count", "1"))
             if count is None or not 1 <= count <= 64:
                 self.skipped.append((line, "an NVLink without a usable count"))
             else:
-                kind = "switch" if said.get("tclass") == SWITCH else "direct"
-                self.nvlinks.append((self.bus[-1], said.get("target", ""), kind, int(count)))
+                kind = "switch" if attributes.get("tclass") == SWITCH else "direct"
+                self.nvlinks.append((self.bus[-1], attributes.get("target", ""), kind, int(count)))
         elif name == "net":
-            speed = number(said.get("speed", ""))
-            self.nets.append((said.get("name", "net")[:40], speed * 1e6 / 8 if speed else None))
+            speed = number(attributes.get("speed", ""))
+            self.nets.append(
+                (attributes.get("name", "net")[:40], speed * 1e6 / 8 if speed else None)
+            )
             if not speed:
                 self.skipped.append((line, "a network port without a speed"))
         elif name not in NAMES:
@@ -93,7 +95,7 @@ class _Parser:
 
 
 def parse(text: str, path: str) -> Reading:
-    """Levels, links and ports of one node."""
+    """Return levels, links and ports of one node."""
     node = _Parser(path)
     try:
         node.parser.Parse(text.encode("utf-8", errors="replace"), True)
@@ -102,7 +104,7 @@ def parse(text: str, path: str) -> Reading:
         raise InputError(
             path, error.lineno, f"this is not whole XML: {why}", "dump it again"
         ) from None
-    except (ValueError, LookupError) as error:  # an encoding it names and nobody has
+    except (ValueError, LookupError) as error:  # an unknown encoding
         if isinstance(error, InputError):
             raise
         raise InputError(path, 1, f"this XML cannot be read: {error}") from None
@@ -128,10 +130,10 @@ def _levels(node: _Parser, path: str) -> tuple[dict[str, Any], ...]:
             direct[bus, target] = direct.get((bus, target), 0) + count
     levels = node_levels(devices, direct, switched, node.sockets, source)
     sm = number(next(iter(node.gpus.values())).get("sm", "")) or 0
-    known = [capability for capability in NVLINK if capability <= sm]
+    generations = [capability for capability in NVLINK if capability <= sm]
     for level in levels:
-        if level["link"] == "nvlink" and known:
-            level["bandwidth"] = f"{NVLINK[max(known)] / 1e9:g} GB/s"
+        if level["link"] == "nvlink" and generations:
+            level["bandwidth"] = f"{NVLINK[max(generations)] / 1e9:g} GB/s"
         elif level["link"] == "pcie" and node.lanes:
             level["bandwidth"] = f"{min(node.lanes) / 1e9:.4g} GB/s"
     speeds = [speed for _, speed in node.nets if speed]
@@ -141,13 +143,13 @@ def _levels(node: _Parser, path: str) -> tuple[dict[str, Any], ...]:
     return tuple(levels)
 
 
-def _lanes(said: dict[str, str]) -> float | None:
-    """Bytes per second of a PCIe slot, as its link_speed and link_width say [PCI-SIG].
+def _lanes(attributes: dict[str, str]) -> float | None:
+    """Return bytes per second of a PCIe slot by its link_speed and link_width [PCI-SIG].
 
     Up to 5 GT/s ten bits carry eight, beyond 130 carry 128.
     """
-    rate = number(said.get("link_speed", "").split(" ")[0])
-    width = number(said.get("link_width", ""))
+    rate = number(attributes.get("link_speed", "").split(" ")[0])
+    width = number(attributes.get("link_width", ""))
     if not rate or not width or rate > 1000 or width > 32:
         return None
     return rate * 1e9 * width * (8 / 10 if rate <= 5 else 128 / 130) / 8

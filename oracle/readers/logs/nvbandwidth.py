@@ -1,10 +1,10 @@
 """nvbandwidth, text and JSON: copies between the devices of a node, and over their host link.
 
 A copy between devices is a `put` (write) or a `get` (read) of the tool's own size, back to back.
-A matrix called Total is the sum of both ways; where a bidirectional test has one matrix without a
-name, it is one way of the two. What goes over the host link, and a device's copy within itself, is
-kept as a fact of the machine (bytes per second, median); latencies of single loads, and copies
-from and to all devices at once, are passed over.
+A matrix with the title Total is the sum of both ways; an untitled matrix of a bidirectional test is
+one of the two ways. Copies over the host link, and within a device, become facts of the machine
+(bytes per second, median); latencies of single loads, and copies from and to all devices at once,
+are skipped.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from oracle.readers.logs import (
     LogFault,
     Reading,
     Sample,
+    json_document,
     number,
     unknown_line,
     usable,
-    whole_json,
 )
 from oracle.readers.matrices import Matrix, matrix
 
@@ -40,7 +40,7 @@ _DEVICE = re.compile(r"^(?:Device )?(\d{1,4}): (.{1,80}?) \([0-9a-f]{8}:")
 
 
 def recognises(text: str) -> bool:
-    """The name of the tool with a test of it, or its JSON."""
+    """Return whether a text has the name of the tool with a test, or its JSON."""
     if text[:64].lstrip().startswith("{"):
         return '"nvbandwidth"' in text and '"testcases"' in text
     if "nvbandwidth" in text and "Running " in text:
@@ -49,34 +49,36 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, path: str) -> Reading:
-    """A sample of every pair in every matrix of copies between devices."""
+    """Return a sample of every pair in every matrix of copies between devices."""
     if text[:64].lstrip().startswith("{"):
         return _json(text, path)
-    found = Tests(path)
-    lines, name, title, at = text.splitlines(), "", "", 0
-    while at < len(lines):
-        line = lines[at][:4096]
-        at += 1
+    tests = Tests(path)
+    lines, name, title, line_number = text.splitlines(), "", "", 0
+    while line_number < len(lines):
+        line = lines[line_number][:4096]
+        line_number += 1
         if match := _RUNNING.match(line):
             name, title = match[1], ""
         elif match := _DEVICE.match(line):
-            found.device(match[2], at)
+            tests.device(match[2], line_number)
         elif "(GB/s)" in line or "(ns)" in line:
             title = line.strip()
-        elif title and line.strip() and (table := matrix(lines, at - 1)) is not None:
-            found.take(name, title, table)
+        elif title and line.strip() and (table := matrix(lines, line_number - 1)) is not None:
+            tests.take(name, title, table)
             if not table.rows or ("GPU(row)" in title and len(table.rows) < table.columns):
-                found.cut(at, f"a matrix of {table.columns} devices has {len(table.rows)} rows")
-            at, title = table.end, ""
+                tests.cut(
+                    line_number, f"a matrix of {table.columns} devices has {len(table.rows)} rows"
+                )
+            line_number, title = table.end, ""
         elif title and line.strip():
-            found.skipped.append((at, unknown_line(line)))
+            tests.skipped.append((line_number, unknown_line(line)))
     if name and title:
-        found.cut(len(lines), "the run ended within a test")
-    return found.reading()
+        tests.cut(len(lines), "the run ended within a test")
+    return tests.reading()
 
 
 class Tests:
-    """What the tests of a file found, whichever way they are written."""
+    """The results of the tests of a file, of text or of JSON."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -86,14 +88,14 @@ class Tests:
         self.devices: dict[str, int] = {}
         self.rates: dict[str, list[float]] = {}
 
-    def device(self, name: str, at: int) -> None:
-        self.devices.setdefault(name, at)
+    def device(self, name: str, line_number: int) -> None:
+        self.devices.setdefault(name, line_number)
 
-    def cut(self, at: int, what: str) -> None:
-        self.faults.append(LogFault(at, "truncated", what, "run it again to its end"))
+    def cut(self, line_number: int, complaint: str) -> None:
+        self.faults.append(LogFault(line_number, "truncated", complaint, "run it again to its end"))
 
     def take(self, name: str, title: str, table: Matrix) -> None:
-        """Samples and facts of one matrix, or why there are none."""
+        """Add samples and facts of one matrix, or the reason why there are none."""
         fact = next((fact for key, fact in FACTS.items() if name.startswith(key)), "")
         between = "GPU(row)" in title and "GPU(column)" in title and "(GB/s)" in title
         if fact and "bidirectional" not in name and "_all_" not in name:
@@ -108,7 +110,7 @@ class Tests:
 
     def _pairs(self, name: str, title: str, table: Matrix) -> None:
         ways = 2 if "Total" in title else 1
-        both = "bidirectional" in name or "<->" in title
+        bidirectional = "bidirectional" in name or "<->" in title
         for line, i, j, value in table.pairs():
             seconds = SIZE * ways / (value * 1e9)
             if not usable(seconds):
@@ -118,7 +120,7 @@ class Tests:
                 "get" if "_read" in name else "put",
                 SIZE, seconds, 2, 1, 2, window=REPEATS, library="cuda", memory="device",
                 algorithm="sm" if " SM " in title else "ce", where=f"{self.path}:{line}",
-                direction="both ways" if both else "one way", pair=(i, j),
+                direction="both ways" if bidirectional else "one way", pair=(i, j),
             ))  # fmt: skip
 
     def reading(self) -> Reading:
@@ -130,29 +132,29 @@ class Tests:
 
 
 def _json(text: str, path: str) -> Reading:
-    data = whole_json(text, path, "run it again with --json")
+    data = json_document(text, path, "run it again with --json")
     body = data.get("nvbandwidth") if isinstance(data, dict) else None
     if not isinstance(body, dict) or not isinstance(body.get("testcases"), list):
         raise InputError(path, 1, "`testcases` is not a list", "run it again with --json")
-    found = Tests(path)
+    tests = Tests(path)
     names = body.get("GPU Device list")
     for name in names if isinstance(names, list) else ():
         if isinstance(name, str) and (match := _DEVICE.match(name)):
-            found.device(match[2], 1)
+            tests.device(match[2], 1)
     for k, case in enumerate(body["testcases"], 1):
         if not isinstance(case, dict):
-            found.skipped.append((k, "a test that is no object"))
+            tests.skipped.append((k, "a test that is no object"))
         elif case.get("status") not in ("Passed", None):
-            found.skipped.append((k, f"the test did not pass: {str(case.get('status'))[:20]}"))
+            tests.skipped.append((k, f"the test did not pass: {str(case.get('status'))[:20]}"))
         else:
             rows = tuple(_rows(case.get("bandwidth_matrix"), k))
             table = Matrix(max((len(cells) for _, _, cells in rows), default=0), rows, k)
             name, title = str(case.get("name", "")), str(case.get("bandwidth_description", ""))
-            found.take(name[:60], title[:120], table)
-    return found.reading()
+            tests.take(name[:60], title[:120], table)
+    return tests.reading()
 
 
-def _rows(matrix: Any, at: int) -> Iterator[tuple[int, int, tuple[float | None, ...]]]:
+def _rows(matrix: Any, test_number: int) -> Iterator[tuple[int, int, tuple[float | None, ...]]]:
     for k, row in enumerate(matrix if isinstance(matrix, list) else ()):
         cells = row if isinstance(row, list) else []
-        yield at, k, tuple(number(str(cell)) for cell in cells)
+        yield test_number, k, tuple(number(str(cell)) for cell in cells)

@@ -1,8 +1,8 @@
-"""`nvidia-smi topo -m`: which devices of a node are joined by NVLink, and its network ports.
+"""`nvidia-smi topo -m`: the NVLinks between devices of a node, and its network ports.
 
-The matrix gives kinds and numbers of links, not speeds: bandwidth and latency of the level stay
-for the datasheet or a calibration. If every pair shows n links and that is more than one device
-has in all (18), the n links of each device must end at a switch; else pairs are joined directly.
+The matrix gives kinds and numbers of links, not speeds: bandwidth and latency of the level are left
+to the datasheet or a calibration. If every pair shows n links and that is more than one device has
+in all (18), the n links of each device must end at a switch; else pairs are joined directly.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _MOST_DEVICES = 128
 
 
 def recognises(text: str) -> bool:
-    """A header line that starts with GPU0, and a row of its own."""
+    """Return whether a text has a header line that starts with GPU0, and its row."""
     head = _ANSI.sub("", text[:65536])
     starts = [line.split()[:1] for line in head.splitlines() if "GPU0" in line]
     return ["GPU0"] in starts and (" X " in head or "\tX" in head or "NV" in head)
 
 
 def parse(text: str, path: str) -> Reading:
-    """The graph of a node, and its levels as far as the matrix tells them."""
+    """Return the graph of a node, and its levels as far as the matrix tells them."""
     skipped: list[tuple[int, str]] = []
     names: list[str] = []
     rows: dict[str, list[str]] = {}
     aliases: dict[str, str] = {}
-    for at, raw in enumerate(text.splitlines(), 1):
+    for line_number, raw in enumerate(text.splitlines(), 1):
         if len(raw) > LONGEST_LINE:
-            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
+            skipped.append((line_number, f"a line of more than {LONGEST_LINE} characters"))
             continue
         fields = _ANSI.sub("", raw).split()
         if not fields:
@@ -52,23 +52,23 @@ def parse(text: str, path: str) -> Reading:
             if len(cells) < len(names) or not all(
                 c in CELLS or _NVLINK.fullmatch(c) for c in cells
             ):
-                skipped.append((at, f"the row of {fields[0][:20]} is not whole"))
+                skipped.append((line_number, f"the row of {fields[0][:20]} is not whole"))
             else:
                 rows[fields[0]] = cells
         elif fields[0].startswith("NIC") and fields[0].endswith(":") and len(fields) == 2:
             aliases[fields[0][:-1]] = fields[1][:40]
         elif "=" not in raw and not fields[0].startswith(("Legend", "NIC")):
-            skipped.append((at, unknown_line(raw)))
+            skipped.append((line_number, unknown_line(raw)))
     gpus = [name for name in names if name.startswith("GPU") and name in rows]
     if not gpus:
         raise InputError(
             path, 1, "the matrix has no whole row", "write it again: nvidia-smi topo -m"
         )
     links = [
-        (name, other, cell)
+        (name, peer, cell)
         for name, cells in rows.items()
-        for other, cell in zip(names, cells, strict=False)
-        if name < other and cell != "X"
+        for peer, cell in zip(names, cells, strict=False)
+        if name < peer and cell != "X"
     ]
     machine: dict[str, Any] = {"tool": "nvidia-smi topo -m", "devices": len(gpus)}
     nics = [aliases.get(name, name) for name in names if not name.startswith("GPU")]
@@ -93,8 +93,8 @@ def _names(fields: list[str]) -> list[str]:
 def _levels(
     gpus: list[str], names: list[str], rows: dict[str, list[str]], source: str
 ) -> list[dict[str, Any]]:
-    cells = {(g, other): cell for g in gpus for other, cell in zip(names, rows[g], strict=False)
-             if other in gpus and other != g}  # fmt: skip
+    cells = {(g, peer): cell for g in gpus for peer, cell in zip(names, rows[g], strict=False)
+             if peer in gpus and peer != g}  # fmt: skip
     nvlinks = {(a, b): int(cell[2:]) for (a, b), cell in cells.items()
                if a < b and _NVLINK.fullmatch(cell)}  # fmt: skip
     totals = [sum(links for pair, links in nvlinks.items() if gpu in pair) for gpu in gpus]

@@ -1,8 +1,8 @@
-"""oneCCL's benchmark, text and CSV: one collective a table, on so many processes.
+"""oneCCL's benchmark, text and CSV: one collective a table, on a number of processes.
 
-The time is that of the slowest process, `t_max`. `#bytes` is one process's part for what gathers
-and exchanges; we count the whole. With several buffers (`buf_count`) so many calls are started
-at once, and each row holds them all: it is kept as a stream of single calls.
+The time is that of the slowest process, `t_max`. `#bytes` is one process's part for collectives
+that gather and exchange; we count all parts. With several buffers (`buf_count`) that many calls
+start at once, and a row holds them all: it becomes a stream of single calls.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OPTION = re.compile(r"^\s+(backend|buf_count|inplace|sycl_mem_type): +(\S{1,40}
 
 @dataclass(slots=True)
 class Options:
-    """What a run was asked for."""
+    """The options of a run."""
 
     operation: str = ""
     ranks: int | None = None
@@ -61,26 +61,26 @@ class Options:
 
 
 def recognises(text: str) -> bool:
-    """The heading of a table with its count of elements, or the columns of the CSV."""
+    """Return whether a text has the heading of a table, or the columns of the CSV."""
     return (BEGIN in text and "#processes:" in text) or text.startswith(CSV)
 
 
 def parse(text: str, path: str) -> Reading:
-    """Samples of every table in a log."""
+    """Return the samples of every table in a log."""
     if text.startswith(CSV):
         return _table(text, path)
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     options, columns, runs = Options(), tuple[str, ...](), Runs()
-    for at, line in lines_of(text, skipped):
+    for line_number, line in lines_of(text, skipped):
         line = unprefixed(line)
         fields = line.split()
         if line.startswith(BEGIN):
-            runs.begin(at)
+            runs.begin(line_number)
             names = line[len(BEGIN) :].split()
-            known = OPERATIONS.get(names[0], "") if names else ""
-            options.operation = known
-            options.why = "" if known else f"nothing that is priced: {' '.join(names)[:40]}"
+            operation = OPERATIONS.get(names[0], "") if names else ""
+            options.operation = operation
+            options.why = "" if operation else f"nothing that is priced: {' '.join(names)[:40]}"
             if len(names) > 1:
                 options.why = "several collectives at once: a row is the sum of them"
         elif line.startswith("# #processes:"):
@@ -91,17 +91,17 @@ def parse(text: str, path: str) -> Reading:
             runs.end()
         elif line.startswith("datatype:"):
             options.dtype = fields[-1][:20]
-        elif found := _OPTION.match(line):
-            _option(found[1], found[2], options)
+        elif option := _OPTION.match(line):
+            _option(option[1], option[2], options)
         elif fields[0].isdecimal() and columns:
-            runs.last = at
-            said = dict(zip(columns, map(number, fields), strict=False))
+            runs.last = line_number
+            values = dict(zip(columns, map(number, fields), strict=False))
             reason = "the row ends before its number" if len(fields) < 6 else ""
-            reason = reason or _add(said, options, f"{path}:{at}", samples)
+            reason = reason or _add(values, options, f"{path}:{line_number}", samples)
             if reason:
-                skipped.append((at, reason))
+                skipped.append((line_number, reason))
         elif not line.lstrip().startswith("#") and ":" not in line:
-            skipped.append((at, unknown_line(line)))
+            skipped.append((line_number, unknown_line(line)))
     runs.end(cut=True)
     machine: dict[str, Any] = {"tool": "oneCCL benchmark"}
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped), faults=tuple(runs.faults))
@@ -116,9 +116,11 @@ def _option(name: str, value: str, options: Options) -> None:
         options.in_place = value == "1"
 
 
-def _add(said: dict[str, float | None], options: Options, where: str, samples: list[Sample]) -> str:
+def _add(
+    values: dict[str, float | None], options: Options, place: str, samples: list[Sample]
+) -> str:
     """Add the sample of a row, or say why there is none."""
-    size, time = said.get("bytes"), said.get("t_max")
+    size, time = values.get("bytes"), values.get("t_max")
     if options.why:
         return options.why
     if not options.ranks:
@@ -129,33 +131,33 @@ def _add(said: dict[str, float | None], options: Options, where: str, samples: l
     seconds = (time or 0.0) * 1e-6 / options.buffers
     if not usable(seconds):
         return "no usable time"
-    deviation = said.get("stddev")
+    deviation = values.get("stddev")
     samples.append(Sample(
         options.operation,
         size / options.buffers * parts,
         seconds,
         options.ranks,
         in_place=options.in_place,
-        iterations=int(min(said.get("repetitions") or 0, 1e9)) or None,
+        iterations=int(min(values.get("repetitions") or 0, 1e9)) or None,
         dtype=options.dtype,
         window=options.buffers,
         spread=None if deviation is None else deviation / 100,
         library="ccl",
         memory=options.memory,
-        where=where,
+        where=place,
     ))  # fmt: skip
     return ""
 
 
 def _table(text: str, path: str) -> Reading:
-    """Samples of the CSV."""
+    """Return the samples of the CSV."""
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     try:
         _, rows = csv_of(text, path)
-        for at, row in rows:
-            said = {_UNIT.sub("", key).lstrip("#"): number(value) for key, value in row.items()}
-            ranks, buffers = said.get("ranks"), said.get("buffers") or 1.0
+        for line_number, row in rows:
+            values = {_UNIT.sub("", key).lstrip("#"): number(value) for key, value in row.items()}
+            ranks, buffers = values.get("ranks"), values.get("buffers") or 1.0
             options = Options(
                 OPERATIONS.get(row.get("collective", ""), ""),
                 int(ranks) if ranks and ranks < 2**31 else None,
@@ -163,10 +165,10 @@ def _table(text: str, path: str) -> Reading:
                 row.get("dtype", "")[:20],
                 why="" if row.get("collective", "") in OPERATIONS else "nothing that is priced",
             )
-            size = said.get("message_size")
-            said["bytes"] = None if size is None else size * options.buffers
-            if reason := _add(said, options, f"{path}:{at}", samples):
-                skipped.append((at, reason))
+            size = values.get("message_size")
+            values["bytes"] = None if size is None else size * options.buffers
+            if reason := _add(values, options, f"{path}:{line_number}", samples):
+                skipped.append((line_number, reason))
     except SpecError as error:
         (fault,) = error.faults
         raise InputError(path, fault.place.line, fault.what, fault.hint) from None

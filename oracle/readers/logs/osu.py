@@ -2,11 +2,11 @@
 
 A bandwidth of b MB/s at m bytes is kept as the m/b seconds between two messages, with the window
 of messages in flight; of a bidirectional test half the sum is one direction's. A collective's
-log does not say how many ranks took part: `Reading.given(ranks=...)` supplies it. OSU counts
-one rank's part for what gathers, scatters and exchanges; we count the whole. Of a non-blocking
-call the pure communication counts, and the share of it that was hidden. Tests of MPI_Put and
-MPI_Get are `put` and `get`. What has a title and is none of these (neighbourhoods, atomics,
-threads, other programming models) is passed over with its reason.
+log does not say how many ranks took part: `Reading.with_facts(ranks=...)` supplies it. OSU counts
+one rank's part for collectives that gather, scatter and exchange; we count all parts. Of a
+non-blocking call the pure communication counts, and the hidden share of it. Tests of MPI_Put and
+MPI_Get are `put` and `get`. Other titles (neighbourhoods, atomics, threads, other programming
+models) are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ for _vector in ("v", "w"):
     COLLECTIVES[f"alltoall{_vector}"] = COLLECTIVES[f"all-to-all{_vector}"] = "alltoall"
 ONE_SIDED = {"put": "put", "get": "get"}
 ATOMICS = frozenset(("accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"))
-# a word of a title, and why its table is passed over
+# a word of a title, and why its table is skipped
 UNPRICED = {
     "neighborhood": "a neighbourhood test does not say who the neighbours are",
     "neighbourhood": "a neighbourhood test does not say who the neighbours are",
@@ -48,10 +48,14 @@ UNPRICED = {
     "init": "the start of a job is no message",
 }
 LIBRARIES = {"mpi": "mpi", "nccl": "nccl", "rccl": "nccl", "oneccl": "ccl", "xccl": "ccl"}
-LAST = {"latency": 2**22, "bandwidth": 2**22, "bidirectional": 2**22}  # bytes, if nobody says -m
+LAST = {
+    "latency": 2**22,
+    "bandwidth": 2**22,
+    "bidirectional": 2**22,
+}  # bytes, without the option -m
 LAST_COLLECTIVE = 2**20
 
-_TIMES = ("avg lat", "latency", "overall", "pure comm")  # the last one there is the time
+_TIMES = ("avg lat", "latency", "overall", "pure comm")  # the last of these columns is the time
 _TITLE = re.compile(
     r"# *(?:OSU|OMB-Py) +(?:MPI_(?=[A-Z])|(MPI|NCCL|RCCL|oneCCL|XCCL|UPC\+\+|UPC|OpenSHMEM)\b)"
     r"(-[A-Z]+)? *(.+)",
@@ -64,7 +68,7 @@ _WINDOW = re.compile(r"window size: (\d{1,6})")
 
 @dataclass(slots=True)
 class OsuTable:
-    """What a table measures, and what its header said."""
+    """One table: its measurement, and the facts of its header."""
 
     name: str
     operation: str = ""
@@ -75,11 +79,11 @@ class OsuTable:
     window: int = 1
     ranks: int | None = None
     direction: str = ""
-    why: str = ""  # it is passed over
+    why: str = ""  # reason to skip the table
     column: int = 1
     overlap: int | None = None
-    least: int | None = None
-    most: int | None = None
+    lowest: int | None = None
+    highest: int | None = None
     iterations: int | None = None
     digits: int = 0  # decimals of its times
     width: int = 0  # fields of its rows
@@ -91,7 +95,7 @@ class OsuTable:
 
 
 def recognises(text: str) -> bool:
-    """A title, or a column header that only these tests print."""
+    """Return whether a text has a title, or the column header of these tests."""
     head = text if len(text) < 2**20 else text[: 2**20]
     if "# OSU " in head or "#OSU " in head or "# OMB-Py" in head:
         return True
@@ -99,13 +103,13 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, path: str) -> Reading:
-    """Samples of every table in a log."""
+    """Return the samples of every table in a log."""
     machine: dict[str, Any] = {"tool": "OSU micro-benchmarks"}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     faults: list[LogFault] = []
     table: OsuTable | None = None
-    for at, line in lines_of(text, skipped):
+    for line_number, line in lines_of(text, skipped):
         if "[" in line or ":" in line:
             line = unprefixed(line)
         if line[:1].isspace():
@@ -114,15 +118,15 @@ def parse(text: str, path: str) -> Reading:
             if match := _TITLE.match(line):
                 faults += _ended(table)
                 table = _title(match, machine)
-                table.began = at
+                table.began = line_number
             elif line.startswith(("# OSU", "#OSU", "# OMB")):
                 table = OsuTable("", why=f"a title that nobody knows: {line.strip('# ')[:40]}")
             else:
                 table = _header(line, table)
         elif table is None:
-            skipped.append((at, unknown_line(line)))
+            skipped.append((line_number, unknown_line(line)))
         else:
-            _row(line.split(), table, path, at, samples, skipped)
+            _row(line.split(), table, path, line_number, samples, skipped)
     if table is None:
         raise InputError(path, 1, "no table began: the title line is missing", "keep the whole log")
     faults += _ended(table)
@@ -132,28 +136,30 @@ def parse(text: str, path: str) -> Reading:
 
 
 def _ended(table: OsuTable | None) -> list[LogFault]:
-    """A table that stops before the tool would of its own accord."""
+    """Return the fault of a table that stops before the tool would by itself."""
     if table is None or table.why:
         return []
     if table.wrong:
-        what = "the validation of a result failed"
+        complaint = "the validation of a result failed"
         advice = "find out what broke the run: its times are not to be trusted"
-        return [LogFault(table.wrong, "wrong results", what, advice)]
+        return [LogFault(table.wrong, "wrong results", complaint, advice)]
     if table.began and not table.line:
-        what = "no result follows this title: the run broke off"
-        return [LogFault(table.began, "truncated", what, "run it again to its end")]
+        complaint = "no result follows this title: the run broke off"
+        return [LogFault(table.began, "truncated", complaint, "run it again to its end")]
     if not table.line or table.operation == "barrier":
         return []
     if table.short:
-        what = "the last row ends within its number: the file was cut off"
-        return [LogFault(table.line, "truncated", what, "give the whole log")]
+        complaint = "the last row ends within its number: the file was cut off"
+        return [LogFault(table.line, "truncated", complaint, "give the whole log")]
     last = LAST_COLLECTIVE if table.operation in COLLECTIVES.values() else LAST[table.kind]
     if table.largest >= last:
         return []
-    what = (f"the last message is of {table.largest:.0f} bytes, and the tool goes on to {last} "
-            "unless told: the run was cut off")  # fmt: skip
+    complaint = (
+        f"the last message is of {table.largest:.0f} bytes, and the tool goes on to {last} "
+        "unless told: the run was cut off"
+    )
     advice = "run it again to its end; large messages show the bandwidth"
-    return [LogFault(table.line, "truncated", what, advice)]
+    return [LogFault(table.line, "truncated", complaint, advice)]
 
 
 def _header(line: str, table: OsuTable | None) -> OsuTable | None:
@@ -161,10 +167,10 @@ def _header(line: str, table: OsuTable | None) -> OsuTable | None:
         table = table or OsuTable("", why="the title line is missing")
         _columns(line, table)
     elif table is not None:
-        if found := _PAIRS.search(line):
-            table.pairs = int(found[1])
-        if found := _WINDOW.search(line):
-            table.window = int(found[1])
+        if match := _PAIRS.search(line):
+            table.pairs = int(match[1])
+        if match := _WINDOW.search(line):
+            table.window = int(match[1])
         elif "window size: varied" in line:
             table.why = "a table of many windows is not read: leave out -V"
         if "threads:" in line:
@@ -192,8 +198,8 @@ def _title(match: re.Match[str], machine: dict[str, Any]) -> OsuTable:
         table.why = "one-sided atomics are not priced"
     else:
         table.why = next((UNPRICED[word] for word in words if word in UNPRICED), "")
-    called = [word for each in words for word in (each, each.removeprefix("i"))]
-    operation = next((COLLECTIVES[word] for word in called if word in COLLECTIVES), "")
+    spellings = [name for word in words for name in (word, word.removeprefix("i"))]
+    operation = next((COLLECTIVES[word] for word in spellings if word in COLLECTIVES), "")
     if operation and not first:
         table.operation = operation
     elif first in ONE_SIDED or "bandwidth" in words or "latency" in words:
@@ -204,29 +210,29 @@ def _title(match: re.Match[str], machine: dict[str, Any]) -> OsuTable:
 
 
 def _pairwise(table: OsuTable, first: str, words: list[str]) -> None:
-    """What a test of pairs of ranks measures."""
+    """Note the measurement of a test of pairs of ranks."""
     table.operation = ONE_SIDED.get(first, "sendrecv")
     table.ranks, table.direction = 2, "one way"
     if "bandwidth" in words:
-        both = {"bi-directional", "bidirectional"} & set(words)
-        table.window, table.kind = 64, "bidirectional" if both else "bandwidth"
-        table.direction = "both ways" if both else "one way"
+        bidirectional = {"bi-directional", "bidirectional"} & set(words)
+        table.window, table.kind = 64, "bidirectional" if bidirectional else "bandwidth"
+        table.direction = "both ways" if bidirectional else "one way"
     if {"multi", "multiple"} & {word.partition("-")[0] for word in words}:
         table.pairs = None
 
 
 def _columns(line: str, table: OsuTable) -> None:
-    """Which column is the time, its bounds and its count; names are two blanks or more apart."""
+    """Find the columns of time, bounds and count; two blanks or more separate names."""
     names = [n for n in re.split(r"\s{2,}|\t", line.lstrip("# \t").rstrip().lower()) if n]
     names = ["size", *names[1:]] if names and names[0].startswith("size") else names
-    table.least = table.most = table.iterations = table.overlap = None
+    table.lowest = table.highest = table.iterations = table.overlap = None
     for k, name in enumerate(names):
         if name in ("mb/s", "bandwidth (mb/s)") or name.startswith(_TIMES):
             table.column = k
         elif name.startswith(("min lat", "min comm")):
-            table.least = k
+            table.lowest = k
         elif name.startswith(("max lat", "max comm")):
-            table.most = k
+            table.highest = k
         elif name.startswith("overlap"):
             table.overlap = k
         elif name.startswith("iteration"):
@@ -239,54 +245,58 @@ def _row(
     fields: list[str],
     table: OsuTable,
     path: str,
-    at: int,
+    line_number: int,
     samples: list[Sample],
     skipped: list[tuple[int, str]],
 ) -> None:
     barrier = table.operation == "barrier"
     first = number(fields[0]) if fields else None
     if first is None or (not barrier and not fields[0].isdecimal()):
-        skipped.append((at, unknown_line(" ".join(fields))))
+        skipped.append((line_number, unknown_line(" ".join(fields))))
         return
     width, size = len(fields), 0.0 if barrier else first
     column = table.column if not barrier or table.column < width else 0
-    told = fields[column] if column < width else ""
-    value = number(told) if told else None
+    cell = fields[column] if column < width else ""
+    value = number(cell) if cell else None
     if table.why:
-        skipped.append((at, table.why))
+        skipped.append((line_number, table.why))
         return
-    point = told.find(".")
-    digits = len(told) - 1 - point if point >= 0 else 0
+    point = cell.find(".")
+    digits = len(cell) - 1 - point if point >= 0 else 0
     table.short = value is None or digits < table.digits or width < table.width
-    table.digits, table.width, table.line = max(digits, table.digits), max(width, table.width), at
+    table.digits, table.width, table.line = (
+        max(digits, table.digits),
+        max(width, table.width),
+        line_number,
+    )
     table.largest = max(table.largest, size)
     if value is None:
-        skipped.append((at, "the row ends before its number"))
+        skipped.append((line_number, "the row ends before its number"))
         return
     if fields[-1] == "Fail":
-        table.wrong = table.wrong or at
-        skipped.append((at, "the result was wrong (its validation failed)"))
+        table.wrong = table.wrong or line_number
+        skipped.append((line_number, "the result was wrong (its validation failed)"))
     elif not value or size > LARGEST_MESSAGE:
-        skipped.append((at, "no usable time"))
+        skipped.append((line_number, "no usable time"))
     elif table.kind != "latency" and size == 0:
-        skipped.append((at, "0 bytes have no bandwidth"))
+        skipped.append((line_number, "0 bytes have no bandwidth"))
     else:
         seconds = value * 1e-6
         if table.kind != "latency":
             streams = (table.pairs or 1) * (2 if table.kind == "bidirectional" else 1)
             seconds = size * streams / (value * 1e6)
         if not usable(seconds):
-            skipped.append((at, "no usable time"))
+            skipped.append((line_number, "no usable time"))
             return
-        samples.append(_sample(fields, table, size, seconds, value, f"{path}:{at}"))
+        samples.append(_sample(fields, table, size, seconds, value, f"{path}:{line_number}"))
 
 
 def _sample(
-    fields: list[str], table: OsuTable, size: float, seconds: float, value: float, where: str
+    fields: list[str], table: OsuTable, size: float, seconds: float, value: float, place: str
 ) -> Sample:
     spread = count = hidden = None
     if len(fields) > 2:
-        low, high = _value(fields, table.least), _value(fields, table.most)
+        low, high = _value(fields, table.lowest), _value(fields, table.highest)
         spread = (high - low) / value / 2 if low is not None and high is not None else None
         count, hidden = _value(fields, table.iterations), _value(fields, table.overlap)
     return Sample(
@@ -301,12 +311,12 @@ def _sample(
         spread=spread if spread is None or spread >= 0 else None,
         library=table.library,
         memory=table.memory,
-        where=where,
+        where=place,
         direction=table.direction,
         overlap=None if hidden is None else min(1.0, hidden / 100),
     )
 
 
 def _value(fields: list[str], column: int | None) -> float | None:
-    """The number in a column, where there is such a column and it holds one."""
+    """Return the number in a column, or None where the column or the number is missing."""
     return number(fields[column]) if column is not None and column < len(fields) else None

@@ -2,8 +2,8 @@
 
 Copies between devices with peer access are `put` (writes) or `get` (reads), back to back, of a
 size that the log does not say: the tool's own, large enough that only the rate matters. The
-bidirectional matrix is the sum of both ways. What goes through the host for want of peer access,
-copies within a device and the CPU's own times are passed over.
+bidirectional matrix is the sum of both ways. Copies through the host without peer access, copies
+within a device and the CPU's own times are skipped.
 """
 
 from __future__ import annotations
@@ -28,57 +28,59 @@ _CANNOT = re.compile(r"Device=(\d{1,4}) CANNOT Access Peer Device=(\d{1,4})")
 
 
 def recognises(text: str) -> bool:
-    """A heading of one of its matrices."""
+    """Return whether a text has a heading of one of its matrices."""
     return "P2P=Enabled" in text or "P2P=Disabled" in text or "P2P (Peer-to-Peer) GPU" in text
 
 
 def parse(text: str, path: str) -> Reading:
-    """A sample of every pair in every matrix that has peer access."""
+    """Return a sample of every pair in every matrix that has peer access."""
     lines = text.splitlines()
     machine: dict[str, Any] = {"tool": "p2pBandwidthLatencyTest"}
     devices: dict[str, int] = {}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     faults: list[LogFault] = []
-    apart: set[tuple[int, int]] = set()  # pairs without peer access
-    title, at = "", 0
-    while at < len(lines):
-        line = lines[at][:4096]
-        at += 1
+    without_access: set[tuple[int, int]] = set()  # pairs without peer access
+    title, line_number = "", 0
+    while line_number < len(lines):
+        line = lines[line_number][:4096]
+        line_number += 1
         if "D\\D" in line or line.split()[:1] in (["GPU"], ["CPU"]):
-            found = matrix(lines, at - 1, ("D\\D", "GPU", "CPU"))
-            if found is None:
-                skipped.append((at, unknown_line(line)))
+            table = matrix(lines, line_number - 1, ("D\\D", "GPU", "CPU"))
+            if table is None:
+                skipped.append((line_number, unknown_line(line)))
                 continue
-            at = found.end
-            if len(found.rows) < (found.columns if title != "connectivity" else 0):
-                what = f"a matrix of {found.columns} devices ends after {len(found.rows)} rows"
-                faults.append(LogFault(at, "truncated", what, "run it again to its end"))
-            known = "" if line.split()[0] == "CPU" else title
-            for row, i, j, value in found.pairs():
+            line_number = table.end
+            if len(table.rows) < (table.columns if title != "connectivity" else 0):
+                complaint = f"a matrix of {table.columns} devices ends after {len(table.rows)} rows"
+                faults.append(
+                    LogFault(line_number, "truncated", complaint, "run it again to its end")
+                )
+            heading = "" if line.split()[0] == "CPU" else title
+            for row, i, j, value in table.pairs():
                 why = "there is no peer access: it goes through the host"
-                if (i, j) not in apart:
-                    why = _sample(known, value, (i, j), f"{path}:{row}", samples)
+                if (i, j) not in without_access:
+                    why = _sample(heading, value, (i, j), f"{path}:{row}", samples)
                 if why:
                     skipped.append((row, why))
         elif _BANDWIDTH.search(line) or _LATENCY.search(line) or "Connectivity Matrix" in line:
             title = "connectivity" if "Connectivity" in line else line
         elif match := _DEVICE.search(line):
-            devices.setdefault(match[2], at)
+            devices.setdefault(match[2], line_number)
             machine.setdefault("device", match[2])
         elif match := _CANNOT.search(line):
-            apart.add((int(match[1]), int(match[2])))
+            without_access.add((int(match[1]), int(match[2])))
     if devices and "P2P=Enabled Latency" not in text and not faults:
-        what = "the run ended before its last matrix, of latencies"
-        faults.append(LogFault(len(lines), "truncated", what, "run it again to its end"))
+        complaint = "the run ended before its last matrix, of latencies"
+        faults.append(LogFault(len(lines), "truncated", complaint, "run it again to its end"))
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped), faults=tuple(faults),
                    devices=tuple(devices.items()))  # fmt: skip
 
 
 def _sample(
-    title: str, value: float, pair: tuple[int, int], where: str, samples: list[Sample]
+    title: str, value: float, pair: tuple[int, int], place: str, samples: list[Sample]
 ) -> str:
-    """Add the sample of a pair, or say why there is none."""
+    """Add the sample of a pair, or return why there is none."""
     rate, delay = _BANDWIDTH.search(title), _LATENCY.search(title)
     if rate is None and delay is None:
         return "" if title == "connectivity" else "the CPU's own time, not that of the copy"
@@ -86,13 +88,13 @@ def _sample(
     kind = rate[3] if rate else delay[2] if delay else ""
     if access == "Disabled":
         return "peer access was turned off: it goes through the host"
-    both = 2 if rate and rate[1] == "Bi" else 1
-    seconds = SIZE * both / (value * 1e9) if rate else value * 1e-6
+    ways = 2 if rate and rate[1] == "Bi" else 1
+    seconds = SIZE * ways / (value * 1e9) if rate else value * 1e-6
     if not usable(seconds):
         return "no usable time"
     samples.append(Sample(
         "get" if kind == "Reads" else "put", SIZE if rate else SMALL, seconds, 2, 1, 2,
-        window=REPEATS if rate else 1, library="cuda", memory="device", where=where,
-        direction="both ways" if both == 2 else "one way", pair=pair,
+        window=REPEATS if rate else 1, library="cuda", memory="device", where=place,
+        direction="both ways" if ways == 2 else "one way", pair=pair,
     ))  # fmt: skip
     return ""

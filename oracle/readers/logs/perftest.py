@@ -19,12 +19,12 @@ from oracle.readers.logs import (
     LogFault,
     Reading,
     Sample,
+    json_document,
     lines_of,
     number,
     unknown_line,
     unprefixed,
     usable,
-    whole_json,
 )
 
 TITLE = "perftest text or JSON"
@@ -43,21 +43,21 @@ _RATE = re.compile(r"BW average\[([\w/]+)\]")
 
 @dataclass(slots=True)
 class PortTest:
-    """One test: what it sends, how much of it at once, and the columns of its table."""
+    """One test: its operation, the messages in flight, and the columns of its table."""
 
     operation: str = ""
     why: str = "the heading with the name of the test is missing"
-    both: bool = False
+    bidirectional: bool = False
     depth: int = DEPTH
     pairs: int = 1  # queue pairs
     memory: str = "host"
     rate: float | None = None  # bytes per second of one unit; None: the table is of latencies
-    open: int = 0  # the line of a row after which the table was not closed
+    open: int = 0  # the line of the last row of a table that is not closed
     table: bool = False
 
 
 def recognises(text: str) -> bool:
-    """A table of these columns, or the object that `--out_json` writes."""
+    """Return whether a text has a table of these columns, or the object of `--out_json`."""
     if text[:64].lstrip().startswith("{"):
         return '"test_info"' in text and '"results"' in text
     columns = "#bytes" in text and "#iterations" in text
@@ -65,36 +65,38 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, path: str) -> Reading:
-    """Samples of every table in a log."""
+    """Return the samples of every table in a log."""
     if text[:64].lstrip().startswith("{"):
         return _json(text, path)
     machine: dict[str, Any] = {"tool": "perftest"}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     test = PortTest()
-    for at, line in lines_of(text, skipped):
+    for line_number, line in lines_of(text, skipped):
         line = unprefixed(line)
         fields = line.split()
         if line.lstrip().startswith("-----"):
             test.open, test.table = 0, False
-        elif found := _TEST.match(line):
-            test = _test(found[1], found[2])
-            test.memory = machine.pop("memory", "host")  # said before the heading
+        elif match := _TEST.match(line):
+            test = _test(match[1], match[2])
+            test.memory = machine.pop("memory", "host")  # printed before the heading
         elif "#bytes" in line and "#iterations" in line:
             rate = _RATE.search(line)
             test.rate, test.table = RATES.get(rate[1], 0.0) if rate else None, True
         elif test.table and fields[0].isdecimal():
-            test.open = at
-            reason = _row(fields, test, f"{path}:{at}", samples)
+            test.open = line_number
+            reason = _row(fields, test, f"{path}:{line_number}", samples)
             if reason:
-                skipped.append((at, reason))
+                skipped.append((line_number, reason))
         elif not _heading(line, test, machine):
-            skipped.append((at, unknown_line(line)))
+            skipped.append((line_number, unknown_line(line)))
     machine.pop("memory", None)
     faults = []
     if test.open:
-        what = "the table has no closing line: the run was cut off here"
-        faults = [LogFault(test.open, "truncated", what, "run it again, or give the whole log")]
+        complaint = "the table has no closing line: the run was cut off here"
+        faults = [
+            LogFault(test.open, "truncated", complaint, "run it again, or give the whole log")
+        ]
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped), faults=tuple(faults))
 
 
@@ -105,13 +107,13 @@ def _test(name: str, rest: str) -> PortTest:
 
 
 def _heading(line: str, test: PortTest, machine: dict[str, Any]) -> bool:
-    """Whether a line is one of the test's heading; what it says is kept."""
-    known = False
+    """Return whether a line is part of the test's heading, and note its facts."""
+    has_key = False
     for part in re.split(r"\t+| {3,}(?=[A-Z])", line):
         key, colon, value = (piece.strip() for piece in part.partition(":"))
         if not colon:
             continue
-        known = True
+        has_key = True
         if key == "Device" and value:
             machine["port"] = value[:40]
         elif key == "Link type":
@@ -122,16 +124,16 @@ def _heading(line: str, test: PortTest, machine: dict[str, Any]) -> bool:
             test.memory = "device" if value == "ON" else test.memory
         elif key == "TX depth" and value.isdecimal():
             test.depth = max(1, int(value[:6]))
-    if found := _DEVICE.search(line):
-        machine["device"] = (found[1] or found[2]).strip()
-    if found or any(mark in line for mark in ("CUDA", "cuMem", "GPU buffer")):
+    if match := _DEVICE.search(line):
+        machine["device"] = (match[1] or match[2]).strip()
+    if match or any(mark in line for mark in ("CUDA", "cuMem", "GPU buffer")):
         test.memory = "device"
         machine["memory"] = "device"  # and of the test whose heading follows
         return True
-    return known or "address" in line or "***" in line
+    return has_key or "address" in line or "***" in line
 
 
-def _row(fields: list[str], test: PortTest, where: str, samples: list[Sample]) -> str:
+def _row(fields: list[str], test: PortTest, place: str, samples: list[Sample]) -> str:
     """Add the sample of a row, or say why there is none."""
     if test.why:
         return test.why
@@ -141,17 +143,17 @@ def _row(fields: list[str], test: PortTest, where: str, samples: list[Sample]) -
     if value is None or size is None:
         return "the row ends before its number"
     deviation = number(fields[6]) if test.rate is None and len(fields) > 6 else None
-    return _add(size, value, number(fields[1]), deviation, test, where, samples)
+    return _add(size, value, number(fields[1]), deviation, test, place, samples)
 
 
 def _add(
     size: float, value: float, count: float | None, deviation: float | None, test: PortTest,
-    where: str, samples: list[Sample],
+    place: str, samples: list[Sample],
 ) -> str:  # fmt: skip
     seconds, window = value * 1e-6, 1
     if test.rate is not None:
-        both = 2 if test.both else 1
-        seconds = size * both / (value * test.rate) if value * test.rate > 0 else 0.0
+        ways = 2 if test.bidirectional else 1
+        seconds = size * ways / (value * test.rate) if value * test.rate > 0 else 0.0
         window = test.depth * test.pairs
     if not usable(seconds) or size > LARGEST_MESSAGE:
         return "no usable time"
@@ -162,22 +164,22 @@ def _add(
         spread=deviation / value if deviation and value else None,
         library="verbs",
         memory=test.memory,
-        where=where,
-        direction="both ways" if test.both else "one way",
+        where=place,
+        direction="both ways" if test.bidirectional else "one way",
     ))  # fmt: skip
     return ""
 
 
 def _json(text: str, path: str) -> Reading:
-    """The one result of a file of `--out_json`."""
-    data = whole_json(text, path, "write it again with --out_json")
+    """Return the result of a file of `--out_json`."""
+    data = json_document(text, path, "write it again with --out_json")
     info = data.get("test_info") if isinstance(data, dict) else None
     results = data.get("results") if isinstance(data, dict) else None
     if not isinstance(info, dict) or not isinstance(results, dict):
-        what = "`test_info` and `results` are not objects"
-        raise InputError(path, 1, what, "write it again with --out_json")
-    found = _TEST.match(str(info.get("test", "")))
-    test = _test(found[1], found[2].replace("_", " ")) if found else PortTest()
+        complaint = "`test_info` and `results` are not objects"
+        raise InputError(path, 1, complaint, "write it again with --out_json")
+    match = _TEST.match(str(info.get("test", "")))
+    test = _test(match[1], match[2].replace("_", " ")) if match else PortTest()
     queues, memory = info.get("Number_of_qps"), str(info.get("Use_ROCm_memory", "OFF"))
     test.pairs = queues if type(queues) is int and 0 < queues < 10**6 else 1
     test.memory = "device" if "cuda_device" in info or memory == "ON" else "host"
@@ -198,5 +200,5 @@ def _json(text: str, path: str) -> Reading:
 
 
 def _figure(value: Any) -> float | None:
-    """A number of a JSON file, 0 or more."""
+    """Return a number of a JSON file, 0 or more, or None."""
     return float(value) if type(value) in (int, float) and value >= 0 else None

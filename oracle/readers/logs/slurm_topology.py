@@ -1,8 +1,8 @@
-"""Slurm's `topology.conf` and `topology.yaml`: which nodes and switches each switch joins.
+"""Slurm's `topology.conf` and `topology.yaml`: the nodes and switches that each switch joins.
 
-It gives how many nodes each level joins (the largest switch of a level counts; uneven ones are
-noted) and the graph. It knows nothing of devices per node, bandwidth or latency: `nodes` stands
-where a system spec wants `devices`.
+They give the number of nodes that each level joins (the largest switch of a level counts; uneven
+ones are noted) and the graph, but no devices per node, bandwidth or latency: `nodes` takes the
+place of a system spec's `devices`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _YAML = re.compile(r"^[ \t]{0,99}-?[ \t]{0,9}\"?topology\"?[ \t]{0,9}:", re.MULT
 
 
 def recognises(text: str) -> bool:
-    """A line of either form."""
+    """Return whether a text has a line of either form."""
     head = text[: 2**20]
     return bool(_FIRST.search(head)) or bool(_YAML.search(head) and _parts(head))
 
@@ -36,35 +36,35 @@ def _parts(head: str) -> bool:
 
 
 class Hosts:
-    """Expands host lists within a budget: `n[0-999999999]` is eleven bytes long."""
+    """An expander of host lists within a budget: `n[0-999999999]` is eleven bytes long."""
 
     def __init__(self, path: str) -> None:
         self.path, self.left = path, MOST_NAMES
 
     def expand(self, text: str, line: int) -> list[str]:
-        """The names of `tux[0-3,12],login1`."""
+        """Return the names of `tux[0-3,12],login1`."""
         names: list[str] = []
         for part in filter(None, hostlist.commas(text)):
             try:
-                found = hostlist.expand(part, self.left)
+                expanded = hostlist.expand(part, self.left)
             except ValueError as error:
-                what, _, hint = str(error).partition("; ")
-                raise InputError(self.path, line, what, hint) from None
-            self.left -= len(found)
+                complaint, _, hint = str(error).partition("; ")
+                raise InputError(self.path, line, complaint, hint) from None
+            self.left -= len(expanded)
             if self.left < 0:
-                what = f"more than {MOST_NAMES:,} nodes"
-                raise InputError(self.path, line, what, "is a range mistyped?")
-            names += found
+                complaint = f"more than {MOST_NAMES:,} nodes"
+                raise InputError(self.path, line, complaint, "is a range mistyped?")
+            names += expanded
         return names
 
 
 def parse(text: str, path: str) -> Reading:
-    """Levels and links of the default topology of the file."""
+    """Return levels and links of the default topology of the file."""
     skipped: list[tuple[int, str]] = []
     hosts = Hosts(path)
     plain = _FIRST.search(text) is not None
-    found = _plain(text, path, hosts, skipped) if plain else _yaml(text, path, hosts, skipped)
-    switches, sizes = found
+    read = _plain if plain else _yaml
+    switches, sizes = read(text, path, hosts, skipped)
     if not switches:
         raise InputError(path, 1, "no switch and no block is defined", "SwitchName=s0 Nodes=n[0-3]")
     levels = _levels(switches, sizes, path)
@@ -85,9 +85,9 @@ def _plain(
     switches: Switches = {}
     sizes: list[int] = []
     start, pending = 1, ""
-    for at, raw in enumerate(text.splitlines(), 1):
+    for line_number, raw in enumerate(text.splitlines(), 1):
         line = raw.partition("#")[0].strip()
-        start = start if pending else at
+        start = start if pending else line_number
         if line.endswith("\\"):
             pending += line[:-1] + " "
             continue
@@ -97,16 +97,18 @@ def _plain(
         if len(line) > 64 * LONGEST_LINE:
             skipped.append((start, "a line too long to be a switch"))
             continue
-        said = {key.lower(): value for key, value in _KEY.findall(line)}
-        name = said.get("switchname") or said.get("blockname")
+        settings = {key.lower(): value for key, value in _KEY.findall(line)}
+        name = settings.get("switchname") or settings.get("blockname")
         if name:
-            children = said.get("switches") or said.get("nodes")
+            children = settings.get("switches") or settings.get("nodes")
             if children is None:
                 skipped.append((start, "a switch or block without nodes or switches"))
                 continue
-            _add(switches, name, start, hosts.expand(children, start), "switches" in said, path)
-        elif "blocksizes" in said:
-            sizes = [int(s) for s in said["blocksizes"].split(",") if s.isdecimal() and len(s) < 10]
+            _add(switches, name, start, hosts.expand(children, start), "switches" in settings, path)
+        elif "blocksizes" in settings:
+            sizes = [
+                int(s) for s in settings["blocksizes"].split(",") if s.isdecimal() and len(s) < 10
+            ]
         else:
             skipped.append((start, "not a switch, block or block size"))
     return switches, sizes
@@ -151,8 +153,8 @@ def _yaml(
         sizes = [int(n.text) for n in _items(block, "block_sizes") if n.text.isdecimal()]
         sizes = [size for size in sizes if size < 10**9]
     else:
-        what = "the default topology is flat: it says nothing of the network"
-        raise InputError(path, chosen.place.line, what, "describe a tree or blocks", text)
+        complaint = "the default topology is flat: it says nothing of the network"
+        raise InputError(path, chosen.place.line, complaint, "describe a tree or blocks", text)
     return switches, sizes
 
 
@@ -180,7 +182,7 @@ def _from_node(
 
 
 def _levels(switches: Switches, sizes: list[int], path: str) -> tuple[dict[str, Any], ...]:
-    """Nodes under the largest switch of each height."""
+    """Return the levels, with the nodes under the largest switch of each height."""
     height: dict[str, int] = {}
     below: dict[str, int] = {}
     for top in switches:
@@ -191,9 +193,9 @@ def _levels(switches: Switches, sizes: list[int], path: str) -> tuple[dict[str, 
             line, children, inner = switches[name]
             if ready:
                 open_names.discard(name)
-                known = [c for c in children if c in below] if inner else []
-                height[name] = 1 + max((height[c] for c in known), default=0)
-                below[name] = sum(below[c] for c in known) if inner else len(children)
+                counted = [c for c in children if c in below] if inner else []
+                height[name] = 1 + max((height[c] for c in counted), default=0)
+                below[name] = sum(below[c] for c in counted) if inner else len(children)
             elif name not in below:
                 if name in open_names:
                     raise InputError(
@@ -203,8 +205,10 @@ def _levels(switches: Switches, sizes: list[int], path: str) -> tuple[dict[str, 
                 stack.append((name, True))
                 for child in children if inner else ():
                     if child not in switches:
-                        what = f"`{child[:40]}` is a child, but no switch of that name is defined"
-                        raise InputError(path, line, what)
+                        complaint = (
+                            f"`{child[:40]}` is a child, but no switch of that name is defined"
+                        )
+                        raise InputError(path, line, complaint)
                     if child not in below:
                         stack.append((child, False))
     source = f"Slurm topology, {path.rpartition('/')[2]}"

@@ -1,4 +1,4 @@
-"""What `oracle measure storage` wrote: JSON lines, appended as samples are measured.
+"""Measurements of `oracle measure storage`: JSON lines, appended one by one.
 
 The first line is the header, `{"oracle-storage": 1, ...}`: tool, date, kind ("shared" files, or
 the "local" disks of a node), file_system, machine (an object of facts). Every other line is a
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from oracle.readers.json_lines import check_keys, object_of
 from oracle.readers.logs import InputError, Reading
 from oracle.readers.storage_samples import OPERATIONS, StorageSample, usable
-from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement of storage"
 PRECEDENCE = 1
@@ -22,17 +22,17 @@ KEYS = frozenset(StorageSample._fields) - {"where"} | {"repeats"}
 
 
 def recognises(text: str) -> bool:
-    """A first line that is our header."""
+    """Return whether the first line is our header."""
     return f'"{MARK}"' in text[:4096].split("\n", 1)[0]
 
 
 def parse(text: str, path: str) -> Reading:
-    """Every sample of the file."""
+    """Return every sample of the file."""
     lines = text.split("\n")
-    header = _object(lines[0], path, 1) or {}
+    header = object_of(lines[0], path, 1) or {}
     if header.get(MARK) != 1:
         raise InputError(path, 1, "this is not version 1 of our measurements", "update oracle")
-    _known(header, HEADER, path, 1)
+    check_keys(header, HEADER, path, 1)
     machine = {key: value for key, value in header.items()
                if key != MARK and isinstance(value, str)}  # fmt: skip
     if machine.get("kind", "shared") not in ("shared", "local"):
@@ -40,57 +40,38 @@ def parse(text: str, path: str) -> Reading:
     samples: list[StorageSample] = []
     skipped: list[tuple[int, str]] = []
     ended = False
-    for at, line in enumerate(lines[1:], 2):
+    for line_number, line in enumerate(lines[1:], 2):
         if not line.strip():
             continue
-        data = _object(line, path, at, last=at == len(lines))
+        data = object_of(line, path, line_number, may_be_cut=line_number == len(lines))
         if data is None:
-            skipped.append((at, "the line is cut off: the run was killed while it was written"))
+            skipped.append(
+                (line_number, "the line is cut off: the run was killed while it was written")
+            )
         elif "end" in data:
             ended = data["end"] == "complete"
         else:
-            _known(data, KEYS, path, at)
-            samples.append(_sample(data, path, at))
+            check_keys(data, KEYS, path, line_number)
+            samples.append(_sample(data, path, line_number))
     if not ended:
         skipped.append((len(lines), "no end mark: the run did not finish"))
     return Reading(path, TITLE, machine=machine, skipped=tuple(skipped), storage=tuple(samples))
 
 
-def _object(line: str, path: str, at: int, last: bool = False) -> dict[str, Any] | None:
-    try:
-        data = loads(line)
-    except Unfit as error:
-        raise InputError(path, at, str(error), "a measurement holds finite numbers") from None
-    except (ValueError, RecursionError):
-        if last:
-            return None
-        raise InputError(path, at, "this line is not JSON", "one object a line") from None
-    if not isinstance(data, dict):
-        raise InputError(path, at, "this line is not an object", "one object a line")
-    return data
-
-
-def _known(data: dict[str, Any], keys: frozenset[str], path: str, at: int) -> None:
-    for key in data:
-        if key not in keys:
-            hint = f"known: {', '.join(sorted(keys))}"
-            raise InputError(path, at, f"nobody knows the key `{key[:40]}`", hint)
-
-
-def _sample(data: dict[str, Any], path: str, at: int) -> StorageSample:
-    said = {key: value for key, value in data.items() if key != "repeats"}
-    numbers = {key: said.get(key) for key in ("per_second", "size", "latency") if key in said}
-    counts = {key: said.get(key) for key in ("threads", "nodes")}
-    marks = {key: said.get(key, False) for key in ("cached", "least")}
+def _sample(data: dict[str, Any], path: str, line_number: int) -> StorageSample:
+    fields = {key: value for key, value in data.items() if key != "repeats"}
+    numbers = {key: fields.get(key) for key in ("per_second", "size", "latency") if key in fields}
+    counts = {key: fields.get(key) for key in ("threads", "nodes")}
+    marks = {key: fields.get(key, False) for key in ("cached", "least")}
     good = (
-        said.get("operation") in OPERATIONS
-        and "per_second" in said
-        and all(type(each) in (int, float, type(None)) for each in numbers.values())
-        and all(type(each) in (int, type(None)) for each in counts.values())
-        and all(type(each) is bool for each in marks.values())
-        and None not in (said["per_second"], said.get("size", 0.0))
+        fields.get("operation") in OPERATIONS
+        and "per_second" in fields
+        and all(type(value) in (int, float, type(None)) for value in numbers.values())
+        and all(type(value) in (int, type(None)) for value in counts.values())
+        and all(type(value) is bool for value in marks.values())
+        and None not in (fields["per_second"], fields.get("size", 0.0))
     )
-    one = StorageSample(**said, where=f"{path}:{at}") if good else None
-    if one is None or not usable(one):
-        raise InputError(path, at, "this is no rate of storage", "measure it again")
-    return one
+    sample = StorageSample(**fields, where=f"{path}:{line_number}") if good else None
+    if sample is None or not usable(sample):
+        raise InputError(path, line_number, "this is no rate of storage", "measure it again")
+    return sample

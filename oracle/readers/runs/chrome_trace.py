@@ -31,13 +31,13 @@ def parse(text: str, path: str) -> RunLog:
     devices: set[Any] = set()
     begin = text.index('"traceEvents"')
     try:
-        for each in elements(text, begin):
-            span = _span(each)
+        for event in elements(text, begin):
+            span = _span(event)
             if span is None:
                 continue
-            name, category = str(each.get("name", "")), each.get("cat")
+            name, category = str(event.get("name", "")), event.get("cat")
             if category in ON_DEVICE:
-                more = each.get("args")
+                more = event.get("args")
                 devices.add(more.get("device") if isinstance(more, dict) else None)
                 events.append(Event(name, *span))
             elif name.startswith(MARK) and category == "user_annotation":
@@ -54,14 +54,14 @@ def parse(text: str, path: str) -> RunLog:
         raise InputError(path, 0, f"kernels of {len(devices)} devices in one trace",
                          "one trace of one rank")  # fmt: skip
     head = text[:begin][: 2**20] + text[-(2**16) :]
-    said = {}
-    if found := _WORLD.search(head):
-        said["devices"] = float(found[1])
-    return measured(path, "a PyTorch profiler trace", events, steps, said)
+    settings = {}
+    if world_size := _WORLD.search(head):
+        settings["devices"] = float(world_size[1])
+    return measured(path, "a PyTorch profiler trace", events, steps, settings)
 
 
 def _span(event: Any) -> Span | None:
-    """Begin and end in seconds of a complete event."""
+    """Return begin and end in seconds of a complete event, or None."""
     if not isinstance(event, dict) or event.get("ph") != "X":
         return None
     begin, last = event.get("ts"), event.get("dur")

@@ -1,11 +1,11 @@
-"""Which group of kernels, or which collective, the name of a kernel on a device is of."""
+"""The group of kernels, or the collective, of the name of a kernel on a device."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-# asked in this order; names as libraries have them: NCCL and RCCL, cuDNN, MIOpen, cuBLAS, CUTLASS,
+# tried in this order; names of libraries: NCCL and RCCL, cuDNN, MIOpen, cuBLAS, CUTLASS,
 # Tensile (Cijk_), FlashAttention, PyTorch's foreach optimizers, Apex, Transformer Engine
 _GROUPS = (
     ("update", r"multi_tensor_apply|multitensor|adam(w)?_?(kernel|functor)|fusedadam|fused_sgd|"
@@ -17,7 +17,7 @@ _GROUPS = (
                r"embedding|index|scatter|gather|transpose|permute|fill|triton"),
     ("gemm", r"gemm|nvjet|cutlass|cublas|cijk_|matmul|xmma|splitk|sgemv|gemv|dot_kernel"),
 )  # fmt: skip
-_KNOWN = tuple((name, re.compile(pattern)) for name, pattern in _GROUPS)
+_PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in _GROUPS)
 _NCCL = re.compile(r"(?:nccl|rccl|msccl)\w*?_?(AllReduce|ReduceScatter|AllGather|Broadcast|Reduce|"
                    r"SendRecv|AllToAll|Generic)", re.I)  # fmt: skip
 _OPERATIONS = {
@@ -29,15 +29,15 @@ _OPERATIONS = {
 
 @lru_cache(2**14)
 def operation_of(name: str) -> str | None:
-    """The collective that a kernel is; "" of a library's that does not say, None of another's."""
-    found = _NCCL.search(name[:400])
-    if found:
-        return _OPERATIONS[found[1].lower()]
+    """Return the collective of a kernel; "" for an unnamed one of a library, None for others."""
+    match = _NCCL.search(name[:400])
+    if match:
+        return _OPERATIONS[match[1].lower()]
     return "" if re.match(r"(void )?(nccl|rccl)", name[:16], re.I) else None
 
 
 @lru_cache(2**14)
 def group_of(name: str) -> str:
-    """`gemm`, `conv`, `attention`, `memory` or `update`; what nobody knows waits for memory."""
+    """Return `gemm`, `conv`, `attention`, `update`, or `memory`, also for unknown kernels."""
     text = name[:400].lower()
-    return next((group for group, pattern in _KNOWN if pattern.search(text)), "memory")
+    return next((group for group, pattern in _PATTERNS if pattern.search(text)), "memory")

@@ -1,4 +1,4 @@
-"""What Megatron-LM prints of iterations, and of its arguments when it starts.
+"""Megatron-LM's log: its lines of iterations, and of its arguments when it starts.
 
      iteration  43/ 100 | … elapsed time per iteration (ms): 5444.9 | throughput per GPU
      (TFLOP/s/GPU): 239.8 | … global batch size:   128 | …
@@ -34,17 +34,19 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, path: str) -> RunLog:
-    steps = [value / 1e3 for found in _STEP.findall(text) if (value := number(found)) is not None]
-    said = arguments_of(text, ARGUMENTS)
-    # a batch that grows is another run's: what the last lines have is what the steps are of
+    steps = [value / 1e3 for match in _STEP.findall(text) if (value := number(match)) is not None]
+    settings = arguments_of(text, ARGUMENTS)
+    # a batch that grows is another run's: the steps are those of the last lines' batch
     batches = _BATCH.findall(text)
     if batches:
         last = batches[-1]
-        alike = next((i for i, each in enumerate(reversed(batches)) if each != last), len(batches))
+        alike = next((i for i, size in enumerate(reversed(batches)) if size != last), len(batches))
         if alike < len(steps) and len(batches) == len(steps):
             steps = steps[len(steps) - alike :]
-        said["batch"] = float(last)
-    updates = [max(map(float, filter(None, found))) / 1e3 for found in _UPDATE.findall(text)
-               if all(number(word) is not None for word in filter(None, found))]  # fmt: skip
+        settings["batch"] = float(last)
+    updates = [max(map(float, filter(None, match))) / 1e3 for match in _UPDATE.findall(text)
+               if all(number(word) is not None for word in filter(None, match))]  # fmt: skip
     update = timing(updates)
-    return RunLog(path, TITLE, timing(steps), {"update": update} if update else {}, said=said)
+    return RunLog(
+        path, TITLE, timing(steps), {"update": update} if update else {}, settings=settings
+    )

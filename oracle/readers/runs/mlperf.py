@@ -1,7 +1,7 @@
 """MLPerf's log lines: `:::MLLOG {"key": …, "value": …, "time_ms": …, "metadata": …}`.
 
-Steps are `train_step_time` (seconds) or `throughput` (samples a second) of `tracked_stats`; else
-the time between the ends of blocks, by the samples between them.
+Steps are `train_step_time` (seconds) or `throughput` (samples a second) of `tracked_stats`, or
+else the time between the ends of blocks, by the samples between them.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, path: str) -> RunLog:
-    said: dict[str, float] = {}
+    settings: dict[str, float] = {}
     steps: list[float] = []
     rates: list[float] = []
     ends: list[tuple[float, float]] = []  # seconds, samples
     for line in _lines(text):
         key, value, more = str(line.get("key")), line.get("value"), line.get("metadata")
         if key in KNOWN and _is_number(value):
-            said[KNOWN[key]] = float(line["value"])
+            settings[KNOWN[key]] = float(line["value"])
         elif key == "tracked_stats" and isinstance(value, Mapping):
-            for name, found in (("train_step_time", steps), ("throughput", rates)):
+            for name, values in (("train_step_time", steps), ("throughput", rates)):
                 if _is_number(value.get(name)):
-                    found.append(float(value[name]))
+                    values.append(float(value[name]))
         elif key in ("block_stop", "epoch_stop") and isinstance(more, Mapping):
-            seen = more.get("samples_count", more.get("step"))
-            if _is_number(seen) and _is_number(line.get("time_ms")):
-                ends.append((float(line["time_ms"]) / 1e3, float(seen)))
-    batch = said.get("batch", 0.0)
+            samples = more.get("samples_count", more.get("step"))
+            if _is_number(samples) and _is_number(line.get("time_ms")):
+                ends.append((float(line["time_ms"]) / 1e3, float(samples)))
+    batch = settings.get("batch", 0.0)
     if not steps and batch:
         steps = [batch / rate for rate in rates if rate > 0]
     if not steps and batch:
         blocks = pairwise(ends)
         steps = [batch * (after[0] - before[0]) / (after[1] - before[1])
                  for before, after in blocks if after[1] > before[1]]  # fmt: skip
-    return RunLog(path, TITLE, timing(steps), said=said)
+    return RunLog(path, TITLE, timing(steps), settings=settings)
 
 
 def _lines(text: str) -> Iterator[Mapping[str, Any]]:
-    for found in re.finditer(rf"{MARK}\s*(\{{[^\n]{{0,{LONGEST}}})", text):
+    for match in re.finditer(rf"{MARK}\s*(\{{[^\n]{{0,{LONGEST}}})", text):
         try:
-            line = loads(found[1].strip())
+            line = loads(match[1].strip())
         except (ValueError, RecursionError):
             continue
         if isinstance(line, dict):

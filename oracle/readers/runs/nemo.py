@@ -1,4 +1,4 @@
-"""What NeMo and Lightning print of steps: `train_step_timing in s: 0.031`, in either notation."""
+"""NeMo's and Lightning's lines of steps: `train_step_timing in s: 0.031`, in either notation."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def recognises(text: str) -> bool:
 
 def parse(text: str, path: str) -> RunLog:
     steps: dict[str, float] = {}
-    for at, line in enumerate(re.split(r"[\r\n]", text)):
-        found = _STEP.search(line[:4000])
-        if found and (value := number(found[1])) is not None:
+    for number_of_line, line in enumerate(re.split(r"[\r\n]", text)):
+        match = _STEP.search(line[:4000])
+        if match and (value := number(match[1])) is not None:
             step = _AT.search(line[:4000])  # progress bars print the same step again
-            steps[step[1] if step else str(at)] = value
-    said = arguments_of(text, ARGUMENTS)
+            steps[step[1] if step else str(number_of_line)] = value
+    settings = arguments_of(text, ARGUMENTS)
     if batches := _BATCH.findall(text):
-        said["batch"] = float(batches[-1])
-    return RunLog(path, TITLE, timing(list(steps.values())), said=said)
+        settings["batch"] = float(batches[-1])
+    return RunLog(path, TITLE, timing(list(steps.values())), settings=settings)

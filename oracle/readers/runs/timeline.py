@@ -1,6 +1,6 @@
 """Busy time of kernels and messages in the steps of a trace.
 
-Kernels that run beside each other count each; of messages, what no kernel runs beside is `shown`.
+Kernels that run at once all count; the time of messages while no kernel runs is `exposed`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from oracle.readers.runs import RunLog, Timing
 from oracle.readers.runs.kernel_names import group_of, operation_of
-from oracle.readers.runs.steady import FEW, NEAR, of
+from oracle.readers.runs.steady import ENOUGH, NEAR, median_of
 
 Span = tuple[float, float]  # begin and end, seconds
 
@@ -27,13 +27,13 @@ class Event:
 
 
 def spans_of(steps: Iterable[Span]) -> list[Span]:
-    """Steps in order, each up to the next; without the first where it takes much longer."""
-    found = sorted(set(steps))
-    joined = [(begin, after) for (begin, _), (after, _) in pairwise(found)]
-    last = found[-1] if found else (0.0, 0.0)
+    """Return steps in order, each up to the next, without a first one that takes much longer."""
+    ordered = sorted(set(steps))
+    joined = [(begin, after) for (begin, _), (after, _) in pairwise(ordered)]
+    last = ordered[-1] if ordered else (0.0, 0.0)
     if not joined or last[1] - last[0] > (joined[-1][1] - joined[-1][0]) / NEAR:
-        joined += found[-1:]  # and not what began when the profiler stopped
-    if len(joined) < FEW:
+        joined += ordered[-1:]  # not a step that began when the profiler stopped
+    if len(joined) < ENOUGH:
         return joined
     later = sorted(end - begin for begin, end in joined[1:])[len(joined) // 2 - 1]
     return joined[1:] if joined[0][1] - joined[0][0] > NEAR * later else joined
@@ -41,56 +41,59 @@ def spans_of(steps: Iterable[Span]) -> list[Span]:
 
 def measured(
     path: str, title: str, events: Sequence[Event], steps: Sequence[Span],
-    said: Mapping[str, float] | None = None, notes: Sequence[str] = (),
+    settings: Mapping[str, float] | None = None, notes: Sequence[str] = (),
 ) -> RunLog:  # fmt: skip
-    """A run by the kernels of one device and the steps that its program marked.
+    """Return the log of a run from the kernels of one device and the steps that it marked.
 
-    The host runs ahead of the device, so that a step's kernels are those that begin between the
-    first of its and the first of the next step's, seen over all of them: busy time is that of the
-    whole, shared by its steps.
+    The host runs ahead of the device, so a step's kernels begin between the first of its own and
+    the first of the next step's, on average: the steps share the busy time of all kernels.
     """
-    kept = spans_of(steps)
-    groups: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(kept))
-    sent: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(kept))
-    work: list[list[Span]] = [[] for _ in kept]
-    talk: list[list[Span]] = [[] for _ in kept]
+    step_spans = spans_of(steps)
+    groups: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(step_spans))
+    sent: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(step_spans))
+    work: list[list[Span]] = [[] for _ in step_spans]
+    talk: list[list[Span]] = [[] for _ in step_spans]
     ordered = sorted(events, key=lambda event: event.begin)
-    at = 0
+    step = 0
     for event in ordered:
-        while at < len(kept) and event.begin >= kept[at][1]:
-            at += 1
-        if at == len(kept):
+        while step < len(step_spans) and event.begin >= step_spans[step][1]:
+            step += 1
+        if step == len(step_spans):
             break
-        if event.begin < kept[at][0]:
+        if event.begin < step_spans[step][0]:
             continue
         operation = operation_of(event.name)
         if operation is None:
-            groups[group_of(event.name)][at] += event.end - event.begin
-            work[at].append((event.begin, event.end))
+            groups[group_of(event.name)][step] += event.end - event.begin
+            work[step].append((event.begin, event.end))
         else:
-            sent[operation][at] += event.end - event.begin
-            talk[at].append((event.begin, event.end))
-    shown = [length(t) + length(w) - length([*t, *w]) for t, w in zip(talk, work, strict=True)]
-    alone = [length(t) - beside for t, beside in zip(talk, shown, strict=True)]
+            sent[operation][step] += event.end - event.begin
+            talk[step].append((event.begin, event.end))
+    overlapped = [length(t) + length(w) - length([*t, *w]) for t, w in zip(talk, work, strict=True)]
+    alone = [length(t) - hidden for t, hidden in zip(talk, overlapped, strict=True)]
 
     def mean(values: Sequence[float]) -> Timing:
-        """Shared evenly, since the device lags behind its host; with the spread of the steps."""
-        spread = of(values)
+        """Share time evenly, since the device lags behind its host; keep the steps' spread."""
+        spread = median_of(values)
         return Timing(sum(values) / len(values), spread.spread if spread else 0.0, len(values))
 
     unknown = sum(sent.pop("", [0.0]))
     if unknown > 0:
         notes = (*notes, "messages that do not say which operation they are")
     return RunLog(
-        path, title, step=of([end - begin for begin, end in kept]),
+        path,
+        title,
+        step=median_of([end - begin for begin, end in step_spans]),
         kernels={name: mean(values) for name, values in sorted(groups.items())},
         messages={name: mean(values) for name, values in sorted(sent.items())},
-        shown=mean(alone) if any(map(bool, talk)) else None, said=said or {}, notes=tuple(notes),
-    )  # fmt: skip
+        exposed=mean(alone) if any(map(bool, talk)) else None,
+        settings=settings or {},
+        notes=tuple(notes),
+    )
 
 
 def length(spans: Sequence[Span]) -> float:
-    """Seconds that intervals cover together.
+    """Return the seconds that intervals cover together.
 
     >>> length([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
     4.0

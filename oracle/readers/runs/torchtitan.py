@@ -1,4 +1,4 @@
-"""What torchtitan prints of steps: the time between two lines is not said, tokens a second are.
+"""torchtitan's log, which has tokens a second but no seconds a step.
 
     step: 10  loss: 5.1  memory: 49.66GiB(52.28%)  tps: 5,856  tflops: 339.16  mfu: 34.29%
 
@@ -38,9 +38,9 @@ def parse(text: str, path: str) -> RunLog:
         value = number(rate.replace(",", "").rstrip("."))
         if value:  # the slowest of its ranks
             rates[int(step)] = min(value, rates.get(int(step), value))
-    said = arguments_of(plain, ARGUMENTS)
+    settings = arguments_of(plain, ARGUMENTS)
     if mesh := _MESH.search(plain):
-        said["devices"] = float(prod(int(each) for each in mesh[1].split(",")))
-    # a second's tokens of one device: what a step takes is said by whoever knows the batch
-    found = timing([1 / rates[step] for step in sorted(rates)])
-    return RunLog(path, TITLE, found, said={**said, "token": 1.0})
+        settings["devices"] = float(prod(int(size) for size in mesh[1].split(",")))
+    # tokens a second of one device: the caller, who knows the batch, works out the step
+    second_a_token = timing([1 / rates[step] for step in sorted(rates)])
+    return RunLog(path, TITLE, second_a_token, settings={**settings, "token": 1.0})
