@@ -12,7 +12,7 @@ BATCHES = np.array([256.0, 1024.0, 4096.0, 16384.0, 65536.0])
 
 def test_by_hand():
     law = fit([1000, 4000, 16000], [40 * (1 + b / 8000) for b in (1000, 4000, 16000)])
-    assert law.at(8000) == pytest.approx(80.0, rel=1e-6)
+    assert law.epochs_at(8000) == pytest.approx(80.0, rel=1e-6)
     assert law.critical == pytest.approx(8000, rel=1e-5)
 
 
@@ -20,14 +20,16 @@ def test_by_hand():
 def test_its_own_points_give_the_law_back(epochs, critical):
     law = fit(BATCHES, epochs * (1 + BATCHES / critical))
     assert law.epochs == pytest.approx(epochs, rel=1e-3)
-    assert law.at(BATCHES * 2) == pytest.approx(epochs * (1 + 2 * BATCHES / critical), rel=1e-3)
+    assert law.epochs_at(BATCHES * 2) == pytest.approx(
+        epochs * (1 + 2 * BATCHES / critical), rel=1e-3
+    )
     assert law.scatter < 1e-3
 
 
 def test_a_run_that_went_wrong_is_counted_less():
     epochs = 40 * (1 + BATCHES / 30000)
     epochs[2] *= 3
-    assert fit(BATCHES, epochs).at(30000) == pytest.approx(80, rel=0.12)
+    assert fit(BATCHES, epochs).epochs_at(30000) == pytest.approx(80, rel=0.12)
 
 
 def test_no_dependence_is_said_as_scatter():
@@ -44,7 +46,7 @@ def test_doubt_grows_beyond_what_was_tried():
 
 def test_two_batches_tell_the_law_and_not_the_scatter():
     law = fit([1000, 16000], [45.0, 120.0])
-    assert law.at(4000) == pytest.approx(60.0, rel=1e-3)
+    assert law.epochs_at(4000) == pytest.approx(60.0, rel=1e-3)
     assert law.scatter >= 0.05
 
 

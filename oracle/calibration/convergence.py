@@ -12,7 +12,7 @@ import numpy as np
 
 from oracle.calibration.spec_block import plain, rounded
 from oracle.readers.trainings import Run
-from oracle.run.convergence import LEAST, Law, fit, left_out
+from oracle.run.convergence import FEWEST, Law, fit, left_out
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
 
@@ -81,7 +81,7 @@ def _fitted(
     for run in runs:
         missed[run.batch] = missed.get(run.batch, 0) + (not run.met)
     scatter = float(np.hypot(law.scatter, among or 0.0))
-    if len(batches) < LEAST and among is None:
+    if len(batches) < FEWEST and among is None:
         scatter = max(scatter, 0.42)  # a single batch, or two, tell no scatter: a factor of 2
     entry = Convergence(
         optimizer, target, source,
@@ -90,7 +90,7 @@ def _fitted(
         critical_batch=None if math.isinf(law.critical) else rounded(law.critical, 4),
         smallest=min(batches), largest=max(batches), scatter=rounded(scatter, 3), origin="fitted",
     )  # fmt: skip
-    left = tuple(left_out(batches, means)) if len(batches) > LEAST else ()
+    left = tuple(left_out(batches, means)) if len(batches) > FEWEST else ()
     return Fitted(entry, law, len(met), len(batches), among, left,
                   tuple(sorted((b, n) for b, n in missed.items() if n)))  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Epochs until a target is met, by batch: small ones need the fewest, large ones the fewest steps.
+"""Epochs until a target is met: small batches need the fewest epochs, large ones the fewest steps.
 
     e(B) = e₀ (1 + B/B_c)             epochs                             [mccandlish2018, §2.3]
     S(B) = e(B) D/B                   steps: at least e₀ D/B_c, twice that at B = B_c
@@ -18,72 +18,72 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | Floats
-FLAT = 1e3  # times the largest batch that was tried: a critical batch beyond tells nothing
-SCATTER = 0.05  # relative, of runs that are sound: a robust fit counts those further off less
-LEAST = 3  # batches from which both numbers of the law can be told
+FLAT = 1e3  # times the largest batch of all runs: a critical batch beyond means nothing
+SCATTER = 0.05  # relative, of sound runs: a robust fit counts runs further off less
+FEWEST = 3  # batches that determine both numbers of the law
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """e₀ and B_c, and how far runs scatter about them."""
+    """e₀ and B_c, and the scatter of runs about the law."""
 
     epochs: float  # e₀, of a batch far below the critical one
-    critical: float  # B_c, samples; infinite where no dependence was seen
+    critical: float  # B_c, samples; infinite where runs show no dependence
     scatter: float  # relative, 1σ
     smallest: float  # batch that it was fitted to
     largest: float
 
-    def at(self, batch: Number) -> Floats:
-        """e(B)"""
+    def epochs_at(self, batch: Number) -> Floats:
+        """Return e(B)."""
         return np.asarray(self.epochs * (1 + np.asarray(batch, float) / self.critical))
 
     def deviation(self, batch: Number) -> Floats:
-        """Relative 1σ at a batch: beyond those that were tried it grows by 5 % an e-fold."""
+        """Return the relative 1σ at a batch; beyond the fitted ones it grows 5 % an e-fold."""
         b = np.asarray(batch, float)
         beyond = np.maximum(np.log(b / self.largest), np.log(self.smallest / b))
         return np.hypot(self.scatter, SCATTER * np.maximum(beyond, 0.0))
 
 
 def fit(batches: Sequence[float], epochs: Sequence[float]) -> Law:
-    """The law through runs that met the target, in logarithms, robustly; one number a run.
+    """Fit the law to runs that met the target, in logarithms, robustly; one number a run.
 
-    Two batches, or several that show no dependence, tell e₀ alone.
+    Two batches, or several that show no dependence, determine e₀ alone.
     """
     from scipy.optimize import least_squares
 
     B, e = np.asarray(batches, float), np.asarray(epochs, float)
     ends = float(B.min()), float(B.max())
-    known = len(np.unique(B))
+    batch_count = len(np.unique(B))
 
     def residuals(p: Floats) -> Floats:
         return np.asarray(p[0] + np.log1p(B * np.exp(-p[1])) - np.log(e))
 
     flat = float(np.exp(np.mean(np.log(e))))
     alone = np.log(e / flat)
-    found = None
-    if known >= 2:
+    best_fit = None
+    if batch_count >= 2:
         starts = [np.log([e.min(), by * ends[1]]) for by in (0.3, 1.0, 10.0)]
         bounds = ([-np.inf, np.log(ends[0] / FLAT)], [np.inf, np.log(ends[1] * FLAT)])
-        every = [least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=SCATTER)
+        fits = [least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=SCATTER)
                  for start in starts]  # fmt: skip
-        found = min(every, key=lambda each: float(each.cost))
-    rises = found is not None and found.x[1] < np.log(ends[1] * FLAT / 10)
-    spread = residuals(found.x) if found is not None and rises else alone
+        best_fit = min(fits, key=lambda solution: float(solution.cost))
+    rises = best_fit is not None and best_fit.x[1] < np.log(ends[1] * FLAT / 10)
+    spread = residuals(best_fit.x) if best_fit is not None and rises else alone
     free = max(len(e) - (2 if rises else 1), 1)
     scatter = float(np.sqrt(np.sum(spread**2) / free))
-    if found is None or not rises:
+    if best_fit is None or not rises:
         return Law(flat, np.inf, scatter, *ends)
-    if known < LEAST:  # as many numbers as batches: nothing is left to tell the scatter
+    if batch_count < FEWEST:  # as many numbers as batches: nothing is left to tell the scatter
         scatter = max(scatter, SCATTER)
-    return Law(float(np.exp(found.x[0])), float(np.exp(found.x[1])), scatter, *ends)
+    return Law(float(np.exp(best_fit.x[0])), float(np.exp(best_fit.x[1])), scatter, *ends)
 
 
 def left_out(batches: Sequence[float], epochs: Sequence[float]) -> list[tuple[float, float]]:
-    """(batch, relative error) of each run as the others predict it, all of its batch left out."""
+    """Return batch and relative error of each run, predicted from runs of other batches."""
     B, e = np.asarray(batches, float), np.asarray(epochs, float)
-    found = []
+    errors = []
     for batch, took in zip(B, e, strict=True):
         rest = batch != B
         law = fit(B[rest], e[rest])
-        found.append((float(batch), float(law.at(batch) / took - 1)))
-    return found
+        errors.append((float(batch), float(law.epochs_at(batch) / took - 1)))
+    return errors

@@ -1,10 +1,10 @@
-"""Money, energy and carbon of a run, from its hours: what is not known of a machine is not made up.
+"""Money, energy and carbon of a run, from its hours; unknown numbers of a machine stay unknown.
 
 E = PUE (p (P_idle + (P_busy - P_idle) u) + nodes P_node) T        u: see `power`
 money = p price T            CO₂ = E grid
 
-Where nobody said what an idle device draws it counts as busy, so that its part of E is the most it
-can be; where a node's rest or PUE are not known they are not in E, and `unknown` names them.
+A device with unknown idle power counts as busy, so that its part of E is an upper bound; E leaves
+out an unknown power of a node's other parts and an unknown PUE, and `unknown` names them.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ JOULE = 3.6e6  # of a kWh
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a run costs; None where the machine's spec does not say what it takes to tell."""
+    """The costs of a run; None where the machine's spec lacks a number that they need."""
 
     device_hours: float
     money: float | None  # USD
     energy: float | None  # kWh, everything that the site draws for it
     carbon: float | None  # kg of CO₂
     unknown: tuple[str, ...]  # keys of the spec that would tell the rest
-    energy_low: float | None = None  # by how hard devices work, in the same time
+    energy_low: float | None = None  # with less load of the devices, in the same time
     energy_high: float | None = None
 
 
 def price_of(system: System) -> float | None:
-    """USD a second of one device: what the system asks, or what the device is rented for."""
+    """Return USD a second of one device: the system's price, or the device's rent."""
     return system.device.price if system.price is None else system.price
 
 
 def price_source(system: System) -> str:
-    """Who asks so."""
+    """Return the source of the price."""
     if system.price is not None:
         return system.sources.get("price", "") or "as given"
     return system.device.price_source or "as given"
 
 
 def costs(system: System, devices: float, seconds: float, busy: float | Load = 1.0) -> Costs:
-    """The costs of so many devices for so long, worked so hard."""
-    found = busy if isinstance(busy, Load) else Load(busy, busy, busy)
+    """Return the costs of devices for a time, under a load."""
+    load = busy if isinstance(busy, Load) else Load(busy, busy, busy)
     hours, price, unknown = devices * seconds / 3600, price_of(system), []
     if price is None:
         unknown.append("device.price")
@@ -52,12 +52,12 @@ def costs(system: System, devices: float, seconds: float, busy: float | Load = 1
     power = system.device.power
     if power is None:
         return Costs(hours, money, None, None, (*unknown, "device.power"))
-    floor, shares = power.idle or 0.0, (found.share, found.low, found.high)
+    floor, shares = power.idle or 0.0, (load.share, load.low, load.high)
     if power.idle is None:
         unknown.append("device.power.idle")
-        shares = 1.0, found.low, 1.0
-    said = {"node_power": system.node_power, "pue": system.pue, "grid": system.grid}
-    unknown += [name for name, value in said.items() if value is None]
+        shares = 1.0, load.low, 1.0
+    site = {"node_power": system.node_power, "pue": system.pue, "grid": system.grid}
+    unknown += [name for name, value in site.items() if value is None]
     rest = -(-devices // system.per_host) * (system.node_power or 0.0)
     mid, low, high = (
         (devices * (floor + (power.busy - floor) * share) + rest) * (system.pue or 1.0)

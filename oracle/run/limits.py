@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0,
          "week": 7 * 86400.0, "weeks": 7 * 86400.0}  # fmt: skip
-# of what a budget is: its field of `Limits`, and how much of it the unit is
+# unit of a budget -> its field of `Limits`, and the size of the unit
 UNITS = {
     "USD": ("money", 1.0), "$": ("money", 1.0), "Wh": ("energy", 1e-3),
     "gCO2": ("carbon", 1e-3), "tCO2": ("carbon", 1e3), "device-hours": ("device_hours", 1.0),
@@ -30,36 +30,36 @@ _TIME = re.compile(rf"{_NUMBER}\s*({'|'.join(sorted(TIMES, key=len, reverse=True
 
 
 def duration(text: str) -> float:
-    """Seconds of `7d`, `30 days`, `12 h`, `45 min`.
+    """Return the seconds of `7d`, `30 days`, `12 h`, `45 min`.
 
     >>> duration("7d"), duration("1.5 h")
     (604800.0, 5400.0)
     """
-    found = _TIME.fullmatch(text.strip()[:60])
-    value = float(found[1]) * TIMES[found[2]] if found else 0.0
+    match = _TIME.fullmatch(text.strip()[:60])
+    value = float(match[1]) * TIMES[match[2]] if match else 0.0
     if not 0 < value < 1e12:
         raise refusal("within", f"`{text[:40]}` is no length of time", "e.g. 7d, 12 h or 45 min")
     return value
 
 
 def budget(text: str) -> tuple[str, float]:
-    """What may be spent, and how much of it: USD, kWh, kg of CO₂ or device-hours.
+    """Return the kind and the size of a budget: USD, kWh, kg of CO₂ or device-hours.
 
     >>> budget("1 MUSD"), budget("500 MWh"), budget("30 tCO2")
     (('money', 1000000.0), ('energy', 500000.0), ('carbon', 30000.0))
     """
-    found = _BUDGET.fullmatch(text.strip()[:60])
-    value = float(found[1]) * SCALES[found[2]] if found else 0.0
-    if found is None or not 0 < value < 1e18:
+    match = _BUDGET.fullmatch(text.strip()[:60])
+    value = float(match[1]) * SCALES[match[2]] if match else 0.0
+    if match is None or not 0 < value < 1e18:
         hint = "e.g. 1MUSD, 500MWh, 30tCO2 or 20k device-hours"
         raise refusal("budget", f"`{text[:40]}` is no budget", hint)
-    kind, each = UNITS[found[3]]
-    return kind, value * each
+    kind, unit = UNITS[match[3]]
+    return kind, value * unit
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a whole training may take; None where anything goes."""
+    """The limits of a whole training; None where there is no limit."""
 
     within: float | None = None  # seconds
     money: float | None = None  # USD
@@ -69,7 +69,7 @@ class Limits:
 
     @classmethod
     def of(cls, within: str | float | None = None, budgets: Iterable[str] = ()) -> Limits:
-        """`7d`, and any of `1MUSD`, `500MWh`, `30tCO2`, `20k device-hours`."""
+        """Return the limits of `7d`, and any of `1MUSD`, `500MWh`, `20k device-hours`."""
         limits: dict[str, float] = {}
         for text in budgets:
             kind, value = budget(text)
@@ -80,51 +80,51 @@ class Limits:
     def __bool__(self) -> bool:
         return any(getattr(self, name) is not None for name in self.__slots__)
 
-    def over(self, one: Training) -> dict[str, float | None]:
-        """Limit -> times what it allows, of each that a training breaks.
+    def over(self, training: Training) -> dict[str, float | None]:
+        """Return each limit that a training breaks, with the excess as a factor.
 
-        None where nobody knows: what is not known is not taken to be within.
+        The factor is None for an unknown amount, which counts as a break.
         """
-        found: dict[str, float | None] = {}
+        broken: dict[str, float | None] = {}
         for name in self.__slots__:
-            most = getattr(self, name)
-            if most is not None:
-                value = amount(one, name)
-                if value is None or value > most:
-                    found[name] = None if value is None else value / most
-        return found
+            limit = getattr(self, name)
+            if limit is not None:
+                value = amount(training, name)
+                if value is None or value > limit:
+                    broken[name] = None if value is None else value / limit
+        return broken
 
-    def probability(self, one: Training) -> float:
-        """That a training keeps to all of them, by the interval of its time.
+    def probability(self, training: Training) -> float:
+        """Return the probability that a training keeps to all limits, by its time's interval.
 
-        Money, energy and carbon grow with time, so that the tightest decides.
+        Money, energy and carbon grow with time, so the tightest limit decides.
         """
         ratios = [
-            most / value
+            limit / value
             for name in self.__slots__
-            if (most := getattr(self, name)) is not None
-            and (value := amount(one, name)) is not None
+            if (limit := getattr(self, name)) is not None
+            and (value := amount(training, name)) is not None
         ]
-        known = not any(ratio is None for ratio in self.over(one).values())
+        all_known = not any(ratio is None for ratio in self.over(training).values())
         if not ratios:
-            return float(known)
+            return float(all_known)
         room = math.log(max(min(ratios), 1e-300))
-        end = one.low if room < 0 else one.high
-        spread = abs(math.log(end / one.seconds)) / NINETY
+        end = training.low if room < 0 else training.high
+        spread = abs(math.log(end / training.seconds)) / NINETY
         chance = NormalDist().cdf(room / spread) if spread else float(room >= 0)
-        return chance * known
+        return chance * all_known
 
 
-def amount(one: Training, name: str) -> float | None:
-    """What a training takes of what is limited."""
+def amount(training: Training, name: str) -> float | None:
+    """Return the amount of a limited quantity that a training takes."""
     if name in ("within", "time"):
-        return one.seconds
-    value: float | None = getattr(one.costs, name)
+        return training.seconds
+    value: float | None = getattr(training.costs, name)
     return value
 
 
 def words(name: str, value: float) -> str:
-    """An amount as one reads it."""
+    """Return an amount in words."""
     if name in ("within", "time"):
         return show(value, "s")
     if name == "money":

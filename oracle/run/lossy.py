@@ -1,14 +1,13 @@
-"""What agreeing otherwise than on whole gradients costs in epochs: assumed, and wide.
+"""Further epochs of replicas that agree on less than their gradients: assumed, with a wide spread.
 
-Runs that were published met their targets in as many epochs with 16 bits, with PowerSGD of rank 4,
-with 1-bit Adam after a dense start and with the largest 0.1 % of gradients, where what is left out
-is kept for the next step [lin2018; vogels2019; tang2021]. Nobody says so of another model, so each
-has a spread of its own, and what keeps nothing, goes ahead of others or averages weights is
-expected to take longer.
+Published runs met their targets in as many epochs with 16 bits, with PowerSGD of rank 4, with 1-bit
+Adam after a dense start and with the largest 0.1 % of gradients, where the rest is kept for the
+next step [lin2018; vogels2019; tang2021]. Other models may differ, so each way has a spread of its
+own, and ways that keep no rest, run ahead of others or average weights are expected to take longer.
 
 It names `data`, whose knobs say all that.
 
-    e'(B) = f e(B),   T = (w T_dense + (1 − w) T) S       w, steps that are dense first
+    e'(B) = f e(B),   T = (w T_dense + (1 − w) T) S       w, the share of dense steps first
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from oracle.plan.strategies.data import Data
 
 WARM_UP = 0.2  # of the steps of 1-bit Adam: 15 to 25 % [tang2021, §7]
 ROUGH = math.log(2) / 1.645  # 1σ: a factor of 2 either way, nine times in ten
-# factor and 1σ of its logarithm: with what is left out kept, and without
-KNOWN = {
+# factor and 1σ of its logarithm: with the rest kept for the next step, and without
+PUBLISHED = {
     "fp16": ((1.0, 0.01), (1.0, 0.01)), "bf16": ((1.0, 0.02), (1.0, 0.02)),
     "int8": ((1.0, 0.05), (1.0, 0.05)), "fp8": ((1.0, 0.05), (1.0, 0.05)),
     "onebit": ((1.0, 0.06), (1.4, ROUGH)), "powersgd": ((1.0, 0.06), (1.4, ROUGH)),
@@ -30,12 +29,12 @@ KNOWN = {
 }  # fmt: skip
 LEAST_RANK, LEAST_DENSITY = 4, 1e-3  # of published runs; below, both factor and spread grow
 STALE = 0.1  # for each doubling of the updates that gradients are late by
-APART = 0.02  # for each doubling of the steps between averages [stich2019]
+BETWEEN_AVERAGES = 0.02  # for each doubling of the steps between averages [stich2019]
 
 
 @dataclass(frozen=True, slots=True)
 class Lossy:
-    """By what epochs grow, its relative 1σ, and the steps that are sent whole first."""
+    """The factor of the epochs, its relative 1σ, and the share of dense steps at the start."""
 
     factor: float = 1.0
     deviation: float = 0.0
@@ -44,7 +43,7 @@ class Lossy:
 
     @property
     def words(self) -> str:
-        """As an answer says it."""
+        """The factor in the words of an answer."""
         low, high = (self.factor * math.exp(end * 1.645 * self.deviation) for end in (-1, 1))
         return f"{self.why}: × {self.factor:.3g} ({low:.2g} to {high:.2g}) epochs, assumed"
 
@@ -53,7 +52,7 @@ NOTHING = Lossy()
 
 
 def lossy(plan: Plan) -> Lossy:
-    """Of one plan."""
+    """Return the factor of one plan."""
     data: Data = plan.axis("data")
     if float(data.degree[0, 0]) <= 1:
         return NOTHING
@@ -63,15 +62,15 @@ def lossy(plan: Plan) -> Lossy:
         return _served(data)
     if (every := float(data.sync[0, 0])) > 1:
         doublings = math.log2(every)
-        return Lossy(1 + APART * doublings, 0.05 * doublings, 0.0,
+        return Lossy(1 + BETWEEN_AVERAGES * doublings, 0.05 * doublings, 0.0,
                      f"weights averaged every {every:g} steps")  # fmt: skip
     return NOTHING
 
 
 def _compressed(data: Data, word: str) -> Lossy:
-    kept = data.word("feedback") == "on"
-    factor, spread = KNOWN[word][0 if kept else 1]
-    short = 0.0  # doublings below what was published
+    keeps_rest = data.word("feedback") == "on"
+    factor, spread = PUBLISHED[word][0 if keeps_rest else 1]
+    short = 0.0  # doublings below the published runs
     if word == "powersgd":
         short = max(0.0, math.log2(LEAST_RANK / float(data.rank[0, 0])))
     elif word == "topk":

@@ -1,7 +1,7 @@
-"""What is left of a machine for one training when several run side by side.
+"""The part of a machine that one training has when several run at the same time.
 
-The shared file system serves them all; a node's disk, host and way to the file system serve those
-on the node. What is kept (files on a disk, in memory) is kept once, for all of them.
+The shared file system serves all of them; a node's disk, host and link to the file system serve
+those on the node. Files on a disk or in memory are kept once, for all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from oracle.spec.system import System
 
 
 def shared(system: System, trainings: int, on_a_node: int = 1) -> System:
-    """The system as one of so many trainings sees it, so many of them on each node."""
+    """Return the system as one of many trainings sees it, with `on_a_node` on each node."""
     storage, host = system.storage, system.host
     if trainings > 1 and storage is not None and storage.shared is not None:
         files = storage.shared

@@ -1,9 +1,9 @@
-"""What so many seconds of a plan cost, each device by the machine that it is of.
+"""The costs of seconds of a plan, each device by its own machine.
 
-On partitions of unlike devices the sum over them: each draws the power that it would if all were
-as it is, in the part of the time that a step would then take, and idles in the rest. What the
-file of the whole says of price, power and grid goes before what a partition's own says. It names
-`on`, which a partition alone has none of.
+On partitions of unlike devices they are the sum over the partitions: a device draws the power that
+it would among devices of its kind, for the time of their step, and idles for the rest. Price, power
+and grid in the file of the system override those of a partition's file. It names `on`, which a
+single partition lacks.
 """
 
 from __future__ import annotations
@@ -24,57 +24,61 @@ from oracle.run.power import load_of
 from oracle.spec.system import RUNNING, System
 
 
-def costs_of(shown: Estimate, row: int, seconds: float, working: float = 1.0) -> Costs:
-    """The costs of so many seconds under one plan, of which its steps take this share."""
-    sides = shown.work[row].sides if shown.work else ()
+def costs_of(predicted: Estimate, row: int, seconds: float, working: float = 1.0) -> Costs:
+    """Return the costs of seconds under one plan, of which its steps take a share."""
+    sides = predicted.work[row].sides if predicted.work else ()
     if len(sides) > 1:
-        return reduce(_together, _each(shown, row, sides, seconds, working))
-    where = _asked(shown.system, shown.machine("what it costs", row))
-    load = load_of(shown, row).during(working)
-    return costs(where, float(shown.devices[row]), seconds, load)
+        return reduce(_sum, _by_partition(predicted, row, sides, seconds, working))
+    machine = _with_running_costs(predicted.system, predicted.machine("what it costs", row))
+    load = load_of(predicted, row).during(working)
+    return costs(machine, float(predicted.devices[row]), seconds, load)
 
 
 def places(system: System) -> tuple[System, ...]:
-    """The machines whose prices and power a job there may meet."""
-    return tuple(_asked(system, one.system) for one in system.partitions) or (system,)
+    """Return the machines whose prices and power a job may meet."""
+    return tuple(
+        _with_running_costs(system, partition.system) for partition in system.partitions
+    ) or (system,)
 
 
-def _each(
-    shown: Estimate, row: int, sides: tuple[Side, ...], seconds: float, working: float
+def _by_partition(
+    predicted: Estimate, row: int, sides: tuple[Side, ...], seconds: float, working: float
 ) -> Iterator[Costs]:
-    plan = shown.work[row].plan
+    plan = predicted.work[row].plan
     replicas = np.prod([float(axis.degree[0, 0]) for axis in plan.axes
                         if axis.deals_batch and axis.multiplies])  # fmt: skip
-    views = {one.number: one.view for one in parts_of(shown.system, plan)}
+    views = {part.number: part.view for part in parts_of(predicted.system, plan)}
     for side in sides:
         view, batch = views[side.number], float(side.samples * replicas)
-        alone = estimate(shown.model, view, _everywhere(plan, batch), batch, shown.options)
-        share = min(float(alone.seconds[0] / shown.seconds[row]), 1.0)
+        alone = estimate(predicted.model, view, _everywhere(plan, batch), batch, predicted.options)
+        share = min(float(alone.seconds[0] / predicted.seconds[row]), 1.0)
         load = load_of(alone, 0).during(share * working)
-        yield costs(_asked(shown.system, view), side.devices, seconds, load)
+        yield costs(_with_running_costs(predicted.system, view), side.devices, seconds, load)
 
 
 def _everywhere(plan: Plan, batch: float) -> Plan:
-    """The plan where all devices are alike, at the batch that all replicas as one of them have."""
+    """Return the plan on devices of one kind, at a batch for all replicas."""
     axes = [replace(axis, parts=0 * axis.parts, shares=0 * axis.shares)
             if isinstance(axis, On) else axis for axis in plan.axes]  # fmt: skip
     return Plan(np.full_like(plan.batch, batch), tuple(axes))
 
 
-def _asked(system: System, one: System) -> System:
-    """A partition's machine, with what was said of the running of all."""
-    said: dict[str, Any] = {name: getattr(system, name) for name in RUNNING}
-    return replace(one, **{name: value for name, value in said.items() if value is not None})
+def _with_running_costs(system: System, machine: System) -> System:
+    """Return a partition's machine, with the running costs of the whole system."""
+    overrides: dict[str, Any] = {name: getattr(system, name) for name in RUNNING}
+    return replace(
+        machine, **{name: value for name, value in overrides.items() if value is not None}
+    )
 
 
-def _together(one: Costs, other: Costs) -> Costs:
-    """The sum of two; what is not known of either is not known of both."""
+def _sum(first: Costs, second: Costs) -> Costs:
+    """Return the sum of two costs; an amount unknown of either is unknown of both."""
 
-    def both(name: str) -> Any:
-        first, second = getattr(one, name), getattr(other, name)
-        return None if first is None or second is None else first + second
+    def added(name: str) -> Any:
+        amounts = getattr(first, name), getattr(second, name)
+        return None if None in amounts else sum(amounts)
 
-    unknown = tuple(dict.fromkeys((*one.unknown, *other.unknown)))
-    sums = {name: both(name) for name in ("device_hours", "money", "energy", "carbon",
+    unknown = tuple(dict.fromkeys((*first.unknown, *second.unknown)))
+    sums = {name: added(name) for name in ("device_hours", "money", "energy", "carbon",
                                           "energy_low", "energy_high")}  # fmt: skip
     return Costs(**sums, unknown=unknown)

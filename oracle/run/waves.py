@@ -1,15 +1,15 @@
-"""Seconds until R trials have run on c workers: whole waves, and who is slowest in each.
+"""Seconds until R trials have run on c workers, in waves with a slowest trial each.
 
-In units of one trial's mean time; trials take times of a lognormal with that `spread` (its
-standard deviation by its mean), drawn afresh for each:
+The unit is one trial's mean time; trials' times are lognormal with a `spread` (standard deviation
+by mean), drawn for each trial:
 
-    M = ⌈R/c⌉                                    all take as long
+    M = ⌈R/c⌉                                    trials of equal times
     M = E[max of R] ≈ 1 + spread √(2 ln R)       one wave
-    M = f ((w - 1) + E[max of r]) + (1 - f) (R/c + E[max] - E[mean of what is left])
+    M = f ((w - 1) + E[max of r]) + (1 - f) (R/c + E[max] - E[mean of the rests])
 
 Each worker takes the next trial as soon as it is free. In step, the last of w waves has r trials
-and begins with all before it; out of step, workers are anywhere in their trials when the last one
-starts, and what is left of each has the density of renewal theory, (1 - F)/mean [cox1962].
+and begins at once on all workers; out of step, workers are anywhere in their trials when the last
+one starts, and the rest of each has the density of renewal theory, (1 - F)/mean [cox1962].
 Phases that have spread by √(w - 1) spread are still in step by f = exp(-2π² (w - 1) spread²), the
 first Fourier coefficient of a normal phase.
 """
@@ -29,18 +29,18 @@ BELOW = np.array([0.5 * math.erfc(-z / math.sqrt(2)) for z in Z])
 
 
 def waves(trials: float, workers: int) -> int:
-    """⌈R/c⌉"""
+    """Return ⌈R/c⌉."""
     return math.ceil(trials / workers)
 
 
 def at_once(trials: int, waves: int) -> int:
-    """The fewest workers with which so many waves do."""
+    """Return the fewest workers with which a number of waves suffices."""
     return -(-trials // waves)
 
 
 @lru_cache(4096)
 def slowest(trials: int, spread: float) -> float:
-    """E[max of R], of trials whose mean is 1."""
+    """Return E[max of R], of trials whose mean is 1."""
     if spread == 0:
         return 1.0
     x = _times(spread)
@@ -49,7 +49,7 @@ def slowest(trials: int, spread: float) -> float:
 
 @lru_cache(4096)
 def makespan(trials: int, workers: int, spread: float = 0.0) -> float:
-    """M: until the last of the trials has ended."""
+    """Return M, the time until the last trial has ended."""
     if trials <= 0:
         return 0.0
     several = waves(trials, workers)
@@ -64,18 +64,18 @@ def makespan(trials: int, workers: int, spread: float = 0.0) -> float:
 
 
 def _times(spread: float) -> Floats:
-    """A trial's time at each z."""
+    """Return a trial's time at each z."""
     sigma = math.sqrt(math.log1p(spread**2))
     return np.exp(sigma * Z - sigma**2 / 2)
 
 
 def _out_of_step(trials: int, workers: int, spread: float) -> float:
-    """The work dealt out evenly, and what workers idle once the last trial has started."""
+    """Return the time of evenly dealt work, and of idling once the last trial has started."""
     x = np.concatenate([[0.0], _times(spread)])
     longer = np.concatenate([[1.0], 1 - BELOW])
     left = np.concatenate([[0.0], np.cumsum((longer[1:] + longer[:-1]) / 2 * np.diff(x))])
-    left = np.minimum(left / left[-1], 1.0)  # P(what is left of a trial ≤ x)
+    left = np.minimum(left / left[-1], 1.0)  # P(rest of a trial ≤ x)
     mean = float(np.trapezoid(1 - left, x))
     # all but one are somewhere in a trial, one is at its beginning
-    most = float(np.trapezoid(1 - left ** (workers - 1) * (1 - longer), x))
-    return trials / workers + most - ((workers - 1) * mean + 1) / workers
+    longest = float(np.trapezoid(1 - left ** (workers - 1) * (1 - longer), x))
+    return trials / workers + longest - ((workers - 1) * mean + 1) / workers

@@ -1,4 +1,4 @@
-"""A workflow as a spec says it: a model, a search of many trainings, how long each of them is."""
+"""The spec of a workflow: a model, a search of many trainings, and the length of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES = ("batch", "max_batch")
 class Workflow:
     """Many trainings of one model, for a search, an ensemble or transfer."""
 
-    model: str  # a shipped one, a file beside this one, each with its changes
+    model: str  # a shipped name, or a file in the same folder, with its changes
     search: Sought
     name: str = ""
     title: str = ""
@@ -35,10 +35,10 @@ class Workflow:
     epochs: Length | None = None  # of one trial
     tokens: Length | None = None
     steps: Length | None = None
-    to_target: bool = False  # until the model's target is met; so where nobody says how long
+    to_target: bool = False  # until the model's target is met, the default
     batch: Count | None = None  # of one trial
-    max_batch: Count | None = None  # the largest worth having; the fastest up to it is chosen
-    plan: str | None = None  # of one trial; the fastest is chosen where nobody says
+    max_batch: Count | None = None  # the largest that is allowed; the fastest up to it is chosen
+    plan: str | None = None  # of one trial; by default the fastest
     spread: Annotated[float, Between(0, 1)] | None = None  # of trials' times, 1σ by their mean
     dataset: str | None = None
     precision: str | None = None
@@ -47,74 +47,74 @@ class Workflow:
 
     @property
     def length(self) -> float | None:
-        """How long a trial is, in what was said; None: to the model's target."""
+        """The stated length of a trial; None: until the model's target."""
         return self.epochs or self.tokens or self.steps
 
     def check(self) -> Iterator[Clash]:
-        said = [name for name in ENDS if getattr(self, name)]
-        for name in said[1:]:
-            what = f"a trial ends by `{said[0]}`, and by `{name}` as well"
-            yield Clash(name, what, "one of the two")
+        ends = [name for name in ENDS if getattr(self, name)]
+        for name in ends[1:]:
+            complaint = f"a trial ends by `{ends[0]}`, and by `{name}` as well"
+            yield Clash(name, complaint, "one of the two")
         if self.batch is not None and self.max_batch is not None:
             yield Clash(
                 "max_batch", "the batch is said, so that no other is tried", "one of the two"
             )
         if self.steps and self.batch is None:
-            what = "steps of what batch?"
-            yield Clash("steps", what, "--batch, or `batch:`")
-        for name, known in (("precision", PRECISIONS), ("optimizer", SLOTS)):
-            word = str(getattr(self, name) or next(iter(known))).split(",")[0]
-            if word not in known:
-                yield Clash(name, f"unknown {name} `{word}`", suggest(word, known, "write one of"))
+            complaint = "steps of what batch?"
+            yield Clash("steps", complaint, "--batch, or `batch:`")
+        for name, names in (("precision", PRECISIONS), ("optimizer", SLOTS)):
+            word = str(getattr(self, name) or next(iter(names))).split(",")[0]
+            if word not in names:
+                yield Clash(name, f"unknown {name} `{word}`", suggest(word, names, "write one of"))
         yield from self.search.search.wrong(self.trials)
 
 
-def workflow(what: Any, **said: Any) -> Workflow:
-    """A workflow by shipped name, path or dict, or of a model; with what is `said` beside it.
+def workflow(source: Any, **settings: Any) -> Workflow:
+    """Return a workflow by shipped name, path or dict, or of a model, changed by `settings`.
 
-    What is said counts before what the file says. A SpecError lists every fault of both.
+    The settings override those of the file. A SpecError lists every fault of both.
     """
-    said = {key: value for key, value in said.items() if value not in (None, False)}
-    first: Any = what
+    settings = {key: value for key, value in settings.items() if value not in (None, False)}
+    first: Any = source
     changes: tuple[str, ...] = ()
-    if not isinstance(what, Mapping):
-        first, changes = parted(os.fspath(what))
-    if isinstance(what, Mapping) or _of_workflow(first):
+    if not isinstance(source, Mapping):
+        first, changes = parted(os.fspath(source))
+    if isinstance(source, Mapping) or _of_workflow(first):
         node, name, text = document(first, FOLDER)
-        _beside(node, folder_of(first, name))
+        _resolve_paths(node, folder_of(first, name))
         model = node.entries.get("model")
         if changes and model is not None and model.kind == "scalar":
             model.text = ",".join((model.text, *changes))
     else:
         node, name, text = Node(Place(path="the question"), "mapping"), "workflow", ""
-        said = {"model": os.fspath(what), "search": "random", **said}
-    for several in (ENDS, SIZES):  # one of them is said, and said anew
-        if any(key in said for key in several):
-            for key in several:
+        settings = {"model": os.fspath(source), "search": "random", **settings}
+    for exclusive in (ENDS, SIZES):  # a setting replaces the others of its kind
+        if any(key in settings for key in exclusive):
+            for key in exclusive:
                 node.entries.pop(key, None)
-    if isinstance(said.get("search"), str):
-        said["search"] = _settings(said["search"])
-    for key, value in said.items():
+    if isinstance(settings.get("search"), str):
+        settings["search"] = _settings(settings["search"])
+    for key, value in settings.items():
         node.entries[key] = from_data(value, key)
         node.keys[key] = Place(path=key)
     return read(Workflow, node, name, text, label="workflow")
 
 
 def _settings(text: str) -> dict[str, str]:
-    """`halving,eta=4` as a spec says it."""
+    """Return `halving,eta=4` as fields of a spec."""
     kind, *changes = text.split(",")
-    found = {"kind": kind}
+    settings = {"kind": kind}
     for change in changes:
         key, equals, value = change.partition("=")
-        if not equals or not value or key in found:
-            what = f"`{change}` sets nothing"
-            raise refusal("search", what, "e.g. `halving,eta=4`", "E112")
-        found[key] = value
-    return found
+        if not equals or not value or key in settings:
+            complaint = f"`{change}` sets nothing"
+            raise refusal("search", complaint, "e.g. `halving,eta=4`", "E112")
+        settings[key] = value
+    return settings
 
 
 def _of_workflow(name: str) -> bool:
-    """Whether a name is of a workflow's file: a shipped one, or one that says a `search`."""
+    """Return whether a name is that of a workflow: shipped, or a file with a `search`."""
     if not is_path(name):
         return name in shipped(FOLDER)
     if not os.path.isfile(name):
@@ -122,8 +122,8 @@ def _of_workflow(name: str) -> bool:
     return "search" in document(name, FOLDER)[0].entries
 
 
-def _beside(node: Node, folder: Path | None) -> None:
-    """Files that a workflow names are looked for beside it."""
+def _resolve_paths(node: Node, folder: Path | None) -> None:
+    """Resolve the files that a workflow names from the workflow's folder."""
     for key in ("model", "dataset", "software"):
         entry = node.entries.get(key)
         if folder is None or entry is None or entry.kind != "scalar":

@@ -1,12 +1,12 @@
-"""Every kind of search in this folder, by its lower-case name. A new file is found by itself.
+"""Every kind of search in this folder, by its lower-case name; a new file needs no registration.
 
-base       stages of trials, and what every kind has in common
+base       stages of trials, and the common part of every kind
 random     trials drawn at random
 grid       trials at every point of a grid
 halving    all trials for a while, the best of them for longer, and so on
 genetic    generations of trials, each bred from the one before
 ensemble   members, all of which are needed
-transfer   one parent, then children that go on from it
+transfer   one parent, then children that start from its weights
 """
 
 from importlib import import_module

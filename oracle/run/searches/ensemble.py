@@ -1,4 +1,4 @@
-"""An ensemble: members that are trained apart, all of which are needed."""
+"""An ensemble: members that are trained separately, all of which are needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oracle.run.searches.base import Search, Stage
 
 @dataclass(frozen=True)
 class Ensemble(Search):
-    """Members that are trained apart, and all needed: it is there when the last one is.
+    """Members that are trained separately, all of which are needed.
 
     T = ⌈k/c⌉ T_run(n)
     """

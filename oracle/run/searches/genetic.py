@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated
 
-from oracle.run.searches.base import MOST, Search, Stage, Trials
+from oracle.run.searches.base import LARGEST, Search, Stage, Trials
 from oracle.spec.schema import Between, Clash
 
-LEAST = 2  # of a population: one alone has nobody to be compared with
+SMALLEST = 2  # population: a single trial cannot be compared
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Genetic(Search):
 
     g(P) = g₁ P^(-γ)        T = g(P) ⌈P/c⌉ T_run(n)
 
-    P is such that g(P) P trials are as many as was said, m c where nobody says: a few a worker. g₁
-    and γ are those of one search, of a small network on MNIST.
+    P is such that g(P) P is the stated number of trials, or by default m c: a few a worker. g₁ and
+    γ are those of one search, of a small network on MNIST.
     """
 
     source = "heye2018"
@@ -28,18 +28,18 @@ class Genetic(Search):
     free = True
 
     population: Trials | None = None  # P
-    generations: Trials | None = None  # by the law where nobody says
+    generations: Trials | None = None  # by default by the law
     per_worker: Annotated[float, Between(0.01, 1e3)] = 1.0  # m
     first: Annotated[float, Between(1, 1e6)] = 56.3  # g₁
     shrink: Annotated[float, Between(0, 0.99)] = 0.356  # γ
 
     def generations_of(self, population: float) -> int:
-        """g(P), whole."""
+        """Return g(P), rounded up."""
         needed = self.first * population**-self.shrink
         return self.generations or max(1, ceil(needed - 1e-9))
 
     def largest(self, trials: int) -> int:
-        """The largest population with no more than so many trials in all; 0 where none is."""
+        """Return the largest population with at most `trials` in all, or 0."""
         low, high = 0, trials  # g(P) P grows with P, but for whole numbers
         while low < high:
             middle = -(-(low + high) // 2)
@@ -57,23 +57,23 @@ class Genetic(Search):
         elif trials is not None:
             population = self.largest(trials)
         else:
-            population = min(max(LEAST, round(self.per_worker * at_once)), MOST)
+            population = min(max(SMALLEST, round(self.per_worker * at_once)), LARGEST)
         return [Stage("generation", population, times=times or self.generations_of(population))]
 
-    def widths(self, trials: int | None, most: int) -> set[int]:
+    def widths(self, trials: int | None, largest: int) -> set[int]:
         if self.population is not None or trials is not None:
-            return super().widths(trials, most)
-        doublings = {2**k for k in range(most.bit_length())}
-        return {most, *doublings, *range(1, min(most, 16) + 1)}
+            return super().widths(trials, largest)
+        doublings = {2**k for k in range(largest.bit_length())}
+        return {largest, *doublings, *range(1, min(largest, 16) + 1)}
 
     def wrong(self, trials: int | None) -> Iterator[Clash]:
         if trials is None:
             return
-        population = self.population or LEAST
+        population = self.population or SMALLEST
         if self.population is not None and self.generations is None:
-            least = population
+            fewest = population
         else:
-            least = self.generations_of(population) * population
-        if least > trials:
-            what = f"{trials} trials are too few: generations of {population} take {least}"
-            yield Clash("trials", what, f"{least} or more; or say `generations`")
+            fewest = self.generations_of(population) * population
+        if fewest > trials:
+            complaint = f"{trials} trials are too few: generations of {population} take {fewest}"
+            yield Clash("trials", complaint, f"{fewest} or more; or say `generations`")

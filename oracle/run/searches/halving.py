@@ -21,34 +21,34 @@ class Halving(Search):
 
     source = "li2020, Algorithm 1"
 
-    eta: Annotated[float, Between(1.1, 100)] = 3.0  # η: one trial of so many goes on
+    eta: Annotated[float, Between(1.1, 100)] = 3.0  # η: one trial of η goes on
     rungs: Annotated[int, Between(1, 200)] | None = (
-        None  # k + 1; as many as leave one trial, where nobody says
+        None  # k + 1; by default as many as leave one trial
     )
     fresh: bool = False
-    regroup: bool = False  # those that go on are given the nodes of those that do not
+    regroup: bool = False  # trials that go on get the nodes of those that do not
 
     @property
     def resized(self) -> bool:
         return self.regroup
 
     def last(self, trials: int) -> int:
-        """k: the number of the last rung."""
-        # a product is a look at the value: what could not be read says so
-        most = int(math.log(trials * 1.0) / math.log(self.eta * 1.0) + 1e-9)
-        return most if self.rungs is None else self.rungs - 1
+        """Return k, the number of the last rung."""
+        # a product reads the value: a field with a fault raises here
+        highest = int(math.log(trials * 1.0) / math.log(self.eta * 1.0) + 1e-9)
+        return highest if self.rungs is None else self.rungs - 1
 
     def stages(self, trials: int | None, at_once: int) -> list[Stage]:
-        k, found = self.last(trials or 1), []
+        k, stages = self.last(trials or 1), []
         for i in range(k + 1):
             share = self.eta ** (i - k)
             done = share / self.eta if i and not self.fresh else 0.0
             left = int((trials or 0) / self.eta**i + 1e-9)
-            found.append(Stage(f"rung {i + 1} of {k + 1}", left, share - done))
-        return found
+            stages.append(Stage(f"rung {i + 1} of {k + 1}", left, share - done))
+        return stages
 
     def wrong(self, trials: int | None) -> Iterator[Clash]:
         yield from super().wrong(trials)
         if trials is not None and trials / self.eta ** self.last(trials) < 1 - 1e-9:
-            what = f"{self.rungs} rungs leave none of {trials} trials"
-            yield Clash("search.rungs", what, f"at most {Halving(self.eta).last(trials) + 1}")
+            complaint = f"{self.rungs} rungs leave none of {trials} trials"
+            yield Clash("search.rungs", complaint, f"at most {Halving(self.eta).last(trials) + 1}")

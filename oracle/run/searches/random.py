@@ -1,4 +1,4 @@
-"""Random search: trials that know nothing of each other, each trained to its end."""
+"""Random search: independent trials, each trained to its end."""
 
 from __future__ import annotations
 

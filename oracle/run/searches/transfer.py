@@ -1,4 +1,4 @@
-"""Transfer: a parent is trained, then children go on from its weights."""
+"""Transfer: a parent is trained, then children start from its weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oracle.spec.schema import Between
 
 @dataclass(frozen=True)
 class Transfer(Search):
-    """One parent on all nodes, then k children at once, which go on from it for a while.
+    """One parent on all nodes, then k children at once, which start from its weights.
 
     T = T_run(N) + s ⌈k/c⌉ T_run(n)
     """
