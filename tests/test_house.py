@@ -281,8 +281,8 @@ EMPTY = set(re.findall(r"\w+", """
     shown wanted let put kept held
 """))  # fmt: skip
 CLEARED = ("predict/", "plan/", "executor/", "calibration/", "network/", "commands/", "api/",
-           "writers/", "readers/", "run/", "ask/search.py", "ask/space.py", "ask/candidates.py",
-           "ask/climb.py")  # fmt: skip
+           "writers/", "readers/", "run/", "storage/", "ask/search.py", "ask/space.py",
+           "ask/candidates.py", "ask/climb.py")  # fmt: skip
 
 
 def bound(tree: ast.Module) -> Iterator[str]:

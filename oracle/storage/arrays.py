@@ -16,5 +16,5 @@ Terms: TypeAlias = Mapping[str, Number]
 
 def longest(terms: Terms) -> Floats:
     """Seconds of what goes on at once."""
-    found: Floats = np.maximum.reduce(np.broadcast_arrays(*map(np.asarray, terms.values())))
-    return found
+    seconds: Floats = np.maximum.reduce(np.broadcast_arrays(*map(np.asarray, terms.values())))
+    return seconds

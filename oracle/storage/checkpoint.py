@@ -3,8 +3,8 @@
     T = max( bytes / min(BW, N BW_node),  fullest / BW_node,  files o / MD )      shared files
     T = fullest / rate                                                  a node's own disks
 
-N nodes are at it at once: all that hold a part of their own, or the one of rank 0. The fullest of
-them has the largest part, an even share where nothing else is said.
+N nodes write or read at once: all that hold a part of their own, or the node of rank 0 alone. The
+fullest node has the largest part, an even share where nothing else is said.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ def seconds(
     machine: Machine, nbytes: Number, nodes: Number, files: Number = 1.0, to: str = "shared",
     fullest: Number = 0.0,
 ) -> Floats | None:  # fmt: skip
-    """Seconds in which so many nodes write these bytes together; None where they have no such."""
-    each = np.maximum(fullest, np.asarray(nbytes) / nodes)
+    """Return the seconds in which all nodes write these bytes together; None without storage."""
+    part_bytes = np.maximum(fullest, np.asarray(nbytes) / nodes)
     if to == "local":
         if machine.local is None or machine.local.write is None:
             return None
-        return np.asarray(each / machine.local.write)
+        return np.asarray(part_bytes / machine.local.write)
     shared = machine.shared
-    if shared is None or (least := _least(shared, each, files)) is None:
+    if shared is None or (floor := _floor(shared, part_bytes, files)) is None:
         return None
-    return np.maximum(file_system.write(shared, nodes, nbytes), least)
+    return np.maximum(file_system.write(shared, nodes, nbytes), floor)
 
 
 def loaded(
     machine: Machine, nbytes: Number, nodes: Number, files: Number = 1.0, to: str = "shared",
     fullest: Number = 0.0,
 ) -> Floats | None:  # fmt: skip
-    """Seconds in which so many nodes read these bytes together; None where they have no such."""
-    each = np.maximum(fullest, np.asarray(nbytes) / nodes)
+    """Return the seconds in which all nodes read these bytes together; None without storage."""
+    part_bytes = np.maximum(fullest, np.asarray(nbytes) / nodes)
     if to == "local":
-        return None if machine.local is None else np.asarray(each / machine.local.read)
+        return None if machine.local is None else np.asarray(part_bytes / machine.local.read)
     shared = machine.shared
-    if shared is None or (least := _least(shared, each, files)) is None:
+    if shared is None or (floor := _floor(shared, part_bytes, files)) is None:
         return None
-    return np.maximum(np.asarray(nbytes) / shared.bandwidth, least)
+    return np.maximum(np.asarray(nbytes) / shared.bandwidth, floor)
 
 
-def _least(shared: SharedFiles, each: Floats, files: Number) -> Floats | None:
-    """Seconds that a node's own port and the naming of all files take, either way."""
+def _floor(shared: SharedFiles, part_bytes: Floats, files: Number) -> Floats | None:
+    """The seconds that a node's own port and the naming of all files take, either way."""
     if shared.metadata is None or shared.per_node is None:
         return None
     named = files * file_system.OPERATIONS[shared.kind] / shared.metadata
-    return np.maximum(each / shared.per_node, named)
+    return np.maximum(part_bytes / shared.per_node, named)

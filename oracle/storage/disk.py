@@ -18,23 +18,23 @@ from oracle.storage.arrays import Floats, Number, Terms, longest
 
 
 def read(disk: Disk, nbytes: Number, files: Number, threads: Number) -> Terms:
-    """Seconds in which one node reads so many bytes in so many files."""
+    """The seconds in which one node reads so many bytes in so many files."""
     assert disk.open is not None
     return {"bandwidth": nbytes / disk.read, "latency": files * disk.open / threads}
 
 
 def staging(
-    shared: SharedFiles, disk: Disk, nodes: Number, size: float, files: float, kept: Number,
+    shared: SharedFiles, disk: Disk, nodes: Number, size: float, files: float, kept_bytes: Number,
     threads: Number, ports: float,
 ) -> Floats:  # fmt: skip
-    """Seconds until each node keeps so many bytes of a data set of this size on its disks."""
+    """The seconds until each node keeps so many bytes of a data set of this size on its disks."""
     assert disk.write is not None
     read_once = file_system.read(shared, nodes, size / nodes, files / nodes, threads)
-    passed_on = np.maximum(kept - size / nodes, 0.0) / ports
-    return longest({**read_once, "write": kept / disk.write, "network": passed_on})
+    passed_on = np.maximum(kept_bytes - size / nodes, 0.0) / ports
+    return longest({**read_once, "write": kept_bytes / disk.write, "network": passed_on})
 
 
-def short(disk: Disk, kept: Number) -> Floats:
-    """Bytes that a node's disks lack; none where nobody says how much they hold."""
+def short(disk: Disk, kept_bytes: Number) -> Floats:
+    """The bytes that a node's disks lack; 0 where the spec doesn't say how much they hold."""
     room = np.inf if disk.capacity is None else disk.capacity
-    return np.maximum(np.asarray(kept, float) - room, 0.0)
+    return np.maximum(np.asarray(kept_bytes, float) - room, 0.0)

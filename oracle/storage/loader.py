@@ -37,46 +37,48 @@ def threads(host: Host) -> float:
     return max(1.0, host.cores * host.share_for_loading)
 
 
-def decode(host: Host, samples: Number, each: Number) -> Number:
-    """Seconds in which a node's cores make so many samples, of so many seconds of a core each."""
-    return samples * each / threads(host)
+def decode(host: Host, samples: Number, core_seconds: Number) -> Number:
+    """The seconds in which a node's cores make so many samples, of so many core seconds each."""
+    return samples * core_seconds / threads(host)
 
 
 def slowest(nodes: Number, samples: Number, spread: float) -> Floats:
     """How many times as long the slowest node reads as the mean of them."""
-    many = np.asarray(nodes, float)
+    node_count = np.asarray(nodes, float)
     if not spread:
-        return np.ones(np.shape(many))
-    known = {n: greatest(n) for n in {*np.ravel(many).tolist()}}
-    most = np.array([known[n] for n in np.ravel(many).tolist()]).reshape(np.shape(many))
-    return np.asarray(1 + spread * most / np.sqrt(np.maximum(samples, 1.0) * DEPTH))
+        return np.ones(np.shape(node_count))
+    greatest_of = {n: greatest(n) for n in {*np.ravel(node_count).tolist()}}
+    greatest_sum = np.array([greatest_of[n] for n in np.ravel(node_count).tolist()]).reshape(
+        np.shape(node_count)
+    )
+    return np.asarray(1 + spread * greatest_sum / np.sqrt(np.maximum(samples, 1.0) * DEPTH))
 
 
 def slower(
     step: Number, first: Number, full: Number, left: Number, epochs: float = np.inf
 ) -> Floats:
-    """Seconds that steps of the first epochs are longer by than later ones, one of each epoch."""
+    """Return by how many seconds steps of the first epochs are longer, one step of each epoch."""
     begun = np.maximum(np.asarray(first, float) - step, 0.0)
     above = np.maximum(np.asarray(first, float) - full, begun)
     left = np.clip(left, 1e-300, 1 - 1e-12)
     share = np.divide(above - begun, above, out=np.zeros(np.shape(above)), where=above > 0)
     with np.errstate(divide="ignore"):
         exposed = np.ceil(np.log(share) / np.log(left))  # epochs that are slower than a step
-    some = np.where(begun > 0, np.minimum(exposed, epochs), 0.0)
-    some = np.minimum(some, 1e12)
-    return np.asarray(above * (1 - left**some) / (1 - left) - some * (above - begun))
+    slow_epochs = np.where(begun > 0, np.minimum(exposed, epochs), 0.0)
+    slow_epochs = np.minimum(slow_epochs, 1e12)
+    return np.asarray(above * (1 - left**slow_epochs) / (1 - left) - slow_epochs * (above - begun))
 
 
 def step(
     work: Number, load: Number, alone: Number = 0.0, network: Number = 0.0,
     waited: Number = 0.0, talked: Number = 0.0,
 ) -> Floats:  # fmt: skip
-    """Seconds of a step that takes `work` where it waits for no sample.
+    """The seconds of a step that takes `work` where it waits for no sample.
 
-    Of it `waited` for exchange between nodes, whose ports that uses for `talked` seconds and
-    reading for `network`.
+    Of `work` the step waits `waited` seconds for exchange between nodes. Exchange uses the nodes'
+    ports for `talked` seconds, and reading uses them for `network`.
     """
-    work, network, waited = (np.asarray(each, float) for each in (work, network, waited))
+    work, network, waited = (np.asarray(seconds, float) for seconds in (work, network, waited))
     shared = (work + network + np.sqrt((work - network) ** 2 + 4 * waited * network)) / 2
     shared = np.where(network > 0, np.maximum(shared, network + np.minimum(talked, work)), work)
     return np.asarray(np.maximum(shared, load) + alone)

@@ -19,7 +19,7 @@ from oracle.storage.unknown import Machine, Samples
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Reading of some plans, (n,) each, or one number for all."""
+    """What some plans ask of storage: a number of each plan (n,), or one number for all."""
 
     machine: Machine
     samples: Samples
@@ -36,45 +36,45 @@ class Question:
         return bool(np.all(np.asarray(self.parts) <= 1))
 
     def reading(self, slabs: bool = False) -> Floats:
-        """N, the nodes that read."""
+        """Return N, the nodes that read."""
         ranks = self.groups * (self.parts if slabs else 1.0)
         return np.asarray(np.minimum(np.asarray(self.nodes, float), ranks))
 
     def nbytes(self, slabs: bool = False) -> Floats:
-        """b, bytes that one of them reads in a step."""
+        """Return b, the bytes that one node reads in a step."""
         return self.batch * self.samples.each / self.reading(slabs)
 
     def files(self, slabs: bool = False) -> Floats:
-        """q, files that it opens."""
+        """Return q, the files that one node opens in a step."""
         cut = self.parts if slabs else 1.0
         return self.batch * self.samples.opens * cut / self.reading(slabs)
 
     def threads(self, slabs: bool = False) -> Floats:
-        """w, of a node: all that it has, or one for each rank that reads for others as well."""
-        all_of_them = loader.threads(self.machine.host) + 0.0 * np.asarray(self.parts)
+        """Return w, a node's threads: all, or one for each rank that reads for others as well."""
+        all_threads = loader.threads(self.machine.host) + 0.0 * np.asarray(self.parts)
         if slabs:
-            return all_of_them
+            return all_threads
         leaders = self.groups / self.reading()
-        return np.where(np.asarray(self.parts) > 1, leaders, all_of_them)
+        return np.where(np.asarray(self.parts) > 1, leaders, all_threads)
 
     def slowest(self, slabs: bool = False) -> Floats:
-        """How many times as long as the mean of them the node reads that has the most bytes."""
+        """Return how many times as long as the mean node the node with the most bytes reads."""
         nodes = self.reading(slabs)
         return loader.slowest(nodes, self.batch / nodes, self.samples.spread)
 
     def alone(self) -> Floats:
-        """Seconds of a step in which ranks that read deal out parts of their samples."""
+        """Return the seconds of a step in which ranks that read deal out parts of their samples."""
         bandwidth = np.where(np.asarray(self.scatter) > 0, self.scatter, self.machine.ports)
-        each = self.batch / self.groups * self.samples.each
-        return np.asarray((1 - 1 / np.asarray(self.parts, float)) * each / bandwidth)
+        group_bytes = self.batch / self.groups * self.samples.each
+        return np.asarray((1 - 1 / np.asarray(self.parts, float)) * group_bytes / bandwidth)
 
     def decode(self, slabs: bool = False, packed: bool = False) -> Number:
-        """Seconds of a step that the cores of a node need to make its samples."""
+        """Return the seconds of a step that a node's cores need to make its samples."""
         data = self.samples
-        each = data.decode + (data.each / data.unpack if packed else 0.0)
-        return loader.decode(self.machine.host, self.batch / self.reading(slabs), each)
+        core_seconds = data.decode + (data.each / data.unpack if packed else 0.0)
+        return loader.decode(self.machine.host, self.batch / self.reading(slabs), core_seconds)
 
     @property
     def steps(self) -> Number:
-        """Of an epoch."""
+        """The steps of an epoch."""
         return self.samples.count / self.batch

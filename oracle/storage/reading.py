@@ -1,4 +1,4 @@
-"""What an answer is: seconds that samples take to come, by cause, each step and once."""
+"""The answer of storage: seconds that samples take to come, by cause, each step and once."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Reading:
 
     @property
     def bound_by(self) -> list[str]:
-        """What takes the longest, of each plan."""
+        """The cause that takes the longest, of each plan."""
         names = list(self.terms)
-        values = np.broadcast_arrays(*(np.atleast_1d(each) for each in self.terms.values()))
-        return [names[at] for at in np.argmax(values, axis=0)]
+        values = np.broadcast_arrays(*(np.atleast_1d(seconds) for seconds in self.terms.values()))
+        return [names[index] for index in np.argmax(values, axis=0)]
 
 
 def impossible(why: str) -> Reading:
@@ -63,9 +63,10 @@ def read_ahead(
     network: Number = 0.0, staging: Number = 0.0, listing: Number = 0.0, short: Number = 0.0,
     left: Number = 0.0,
 ) -> Reading:  # fmt: skip
-    """The reading of these terms, of the slowest node, through the loader.
+    """Return the reading of these terms, of the slowest node, through the loader.
 
-    `seconds` where terms do not go on at once, `first` those of the first epoch if it has others.
+    `seconds` is the time of all terms where they do not go on at once; `first` are the terms of
+    the first epoch where it has others.
     """
     nodes = question.reading(slabs)
     unpacked = question.decode(slabs, packed)

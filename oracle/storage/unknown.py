@@ -1,4 +1,4 @@
-"""What is taken where a spec is silent, and how far off that may be.
+"""The numbers that are assumed where a spec is silent, and how far off they may be.
 
 Each number has a factor: with a probability of 90 % the truth lies between a factor below and a
 factor above. All are assumed, and said to be wherever they count.
@@ -38,7 +38,7 @@ CACHED = 0.7  # of a host's memory: the rest is that of its processes
 
 @dataclass(frozen=True, eq=False)
 class Assumed:
-    """A number that nobody said."""
+    """A number that no spec said."""
 
     key: str  # as in a spec: `storage.shared.open`
     factor: float  # how far off, either way, with a probability of 90 %
@@ -57,28 +57,28 @@ class Machine:
 
     @classmethod
     def of(cls, system: System, ports: float, latency: float) -> Machine:
-        said, found = system.storage, []
-        shared, local = (said.shared, said.local) if said else (None, None)
+        storage, assumed = system.storage, []
+        shared, local = (storage.shared, storage.local) if storage else (None, None)
         if shared is not None:
-            taken = {**SHARED, "write": (WRITTEN[0] * shared.bandwidth, WRITTEN[1])}
+            defaults = {**SHARED, "write": (WRITTEN[0] * shared.bandwidth, WRITTEN[1])}
             if shared.kind == "objects":
-                taken["metadata"] = REQUESTS
-            shared, more = _filled(shared, taken, "storage.shared")
+                defaults["metadata"] = REQUESTS
+            shared, filled_in = _filled(shared, defaults, "storage.shared")
             # no client gets more than all together
             shared = replace(shared, per_node=min(shared.per_node or 0.0, shared.bandwidth))
-            found += more
+            assumed += filled_in
         if local is not None:
-            local, more = _filled(local, {**DISK, "write": (FLASH[0] * local.read, FLASH[1])},
+            local, filled_in = _filled(local, {**DISK, "write": (FLASH[0] * local.read, FLASH[1])},
                                   "storage.local")  # fmt: skip
-            found += more
+            assumed += filled_in
         host = system.host
         if host is None:
             devices = system.per_host
             cores, memory = CORES[0] * devices, MEMORY[0] * system.device.memory * devices
             host = Host(memory, int(cores), "assumed")
-            found += [Assumed("host.cores", CORES[1]), Assumed("host.memory", MEMORY[1])]
-        host, more = _filled(host, HOST, "host")
-        return cls(shared, local, host, ports, latency, (*found, *more))
+            assumed += [Assumed("host.cores", CORES[1]), Assumed("host.memory", MEMORY[1])]
+        host, filled_in = _filled(host, HOST, "host")
+        return cls(shared, local, host, ports, latency, (*assumed, *filled_in))
 
     @property
     def cache(self) -> float:
@@ -109,12 +109,12 @@ class Samples:
 
     @classmethod
     def of(cls, data: Dataset) -> Samples | None:
-        """Nothing where nobody says how large it is."""
+        """Return the samples of a data set; None where nobody says how large the data set is."""
         if not data.size:
             return None
         assumed = [name for name in ("files", "decode") if getattr(data, name) is None]
-        many = data.format in ("records", "hdf5", "array")
-        files = data.files or (max(1.0, data.size / PACKED) if many else data.samples)
+        holds_many = data.format in ("records", "hdf5", "array")
+        files = data.files or (max(1.0, data.size / PACKED) if holds_many else data.samples)
         return cls(
             float(data.samples), data.size, float(files), float(data.directories or 1),
             data.format in (None, "hdf5", "array"), data.spread, data.compression,
@@ -132,8 +132,8 @@ class Samples:
         return self.files / self.count
 
 
-def _filled(spec: Any, taken: dict[str, tuple[float, float]], where: str) -> Any:
-    """The spec with what it does not say, and what that is."""
-    silent = {name: pair for name, pair in taken.items() if getattr(spec, name) is None}
-    found = replace(spec, **{name: value for name, (value, _) in silent.items()})
-    return found, [Assumed(f"{where}.{name}", factor) for name, (_, factor) in silent.items()]
+def _filled(spec: Any, defaults: dict[str, tuple[float, float]], prefix: str) -> Any:
+    """Return the spec with defaults for what it does not say, and the list of these defaults."""
+    silent = {name: pair for name, pair in defaults.items() if getattr(spec, name) is None}
+    complete = replace(spec, **{name: value for name, (value, _) in silent.items()})
+    return complete, [Assumed(f"{prefix}.{name}", factor) for name, (_, factor) in silent.items()]

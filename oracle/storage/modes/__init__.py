@@ -35,9 +35,9 @@ class Mode:
         return self.seconds(question)
 
 
-_FOUND = [
-    Mode(each.name, module.WHERE, module.STORE, module.EFFORT, module.seconds)
-    for each in iter_modules(__path__)
-    for module in [import_module(f"{__name__}.{each.name}")]
+_modes = [
+    Mode(file.name, module.WHERE, module.STORE, module.EFFORT, module.seconds)
+    for file in iter_modules(__path__)
+    for module in [import_module(f"{__name__}.{file.name}")]
 ]
-MODES = {mode.name: mode for mode in sorted(_FOUND, key=lambda mode: mode.effort)}
+MODES = {mode.name: mode for mode in sorted(_modes, key=lambda mode: mode.effort)}

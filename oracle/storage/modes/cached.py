@@ -28,11 +28,13 @@ def seconds(question: Question) -> Reading:
     nodes, nbytes, how = question.reading(), question.nbytes(), question.shuffle
     missed = file_system.read(machine.shared, nodes, nbytes, question.files(), question.threads(),
                               question.slowest())  # fmt: skip
-    found = question.slowest() * nbytes / machine.host.bandwidth
-    kept = how.kept(data.size, nodes)
-    hits = cache.hits(machine.cache, kept) * (1 - how.exchanged(nodes, 1.0))
-    terms = {name: took * (1 - hits) for name, took in missed.items()} | {"memory": found * hits}
-    slow, share = longest(missed), np.asarray(nbytes * question.steps / kept)
+    from_memory = question.slowest() * nbytes / machine.host.bandwidth
+    visited = how.kept(data.size, nodes)
+    hits = cache.hits(machine.cache, visited) * (1 - how.exchanged(nodes, 1.0))
+    terms = {name: took * (1 - hits) for name, took in missed.items()} | {
+        "memory": from_memory * hits
+    }
+    slow, share = longest(missed), np.asarray(nbytes * question.steps / visited)
     listed = file_system.listing(machine.shared, question.groups, data.files, data.directories)
-    return read_ahead(question, terms, missed, seconds=slow * (1 - hits) + found * hits,
-                      full=found, left=1 - share, listing=listed)  # fmt: skip
+    return read_ahead(question, terms, missed, seconds=slow * (1 - hits) + from_memory * hits,
+                      full=from_memory, left=1 - share, listing=listed)  # fmt: skip

@@ -36,16 +36,16 @@ def seconds(question: Question) -> Reading:
     first = file_system.read(machine.shared, nodes, nbytes, question.files(slabs=True),
                              question.threads(slabs=True),
                              question.slowest(slabs=True))  # fmt: skip
-    kept = data.size / nodes <= machine.cache
+    fits = data.size / nodes <= machine.cache
     how = question.shuffle
     nbytes = nbytes * question.slowest(slabs=True)
     moved = nbytes * np.where(how.everywhere, 1 - 1 / nodes, how.share * (nodes > 1))
-    moved = np.where(kept, moved / machine.ports, 0.0)
-    terms = {name: np.where(kept, 0.0, took) for name, took in first.items()}
-    terms |= {"memory": np.where(kept, nbytes / machine.host.bandwidth, 0.0), "network": moved}
+    moved = np.where(fits, moved / machine.ports, 0.0)
+    terms = {name: np.where(fits, 0.0, took) for name, took in first.items()}
+    terms |= {"memory": np.where(fits, nbytes / machine.host.bandwidth, 0.0), "network": moved}
     ranks = question.groups * question.parts
     listed = file_system.listing(machine.shared, ranks, data.files, data.directories)
-    found = read_ahead(question, terms, first, slabs=True, seconds=longest(terms),
+    answer = read_ahead(question, terms, first, slabs=True, seconds=longest(terms),
                        network=moved, listing=listed)  # fmt: skip
-    whole = np.asarray(question.parts) <= 1
-    return replace(found, barred=whole, bar="every rank needs whole samples")
+    uncut = np.asarray(question.parts) <= 1
+    return replace(answer, barred=uncut, bar="every rank needs whole samples")

@@ -24,13 +24,13 @@ def seconds(question: Question) -> Reading:
     if machine.local is None:
         return impossible(NO_DISKS)
     nodes, threads, size = question.reading(), question.threads(), data.size
-    kept = question.shuffle.kept(size, nodes)
-    most = question.slowest() * question.nbytes()
-    terms = disk.read(machine.local, most, question.files(), threads)
+    kept_bytes = question.shuffle.kept(size, nodes)
+    slowest_bytes = question.slowest() * question.nbytes()
+    terms = disk.read(machine.local, slowest_bytes, question.files(), threads)
     moved = question.shuffle.exchanged(nodes, question.nbytes()) / machine.ports
     once = 0.0 * nodes
     if machine.shared is not None:
-        once = disk.staging(machine.shared, machine.local, nodes, size, data.files, kept,
+        once = disk.staging(machine.shared, machine.local, nodes, size, data.files, kept_bytes,
                             threads, machine.ports)  # fmt: skip
     return read_ahead(question, {**terms, "network": moved}, network=moved, staging=once,
-                      short=disk.short(machine.local, kept))  # fmt: skip
+                      short=disk.short(machine.local, kept_bytes))  # fmt: skip

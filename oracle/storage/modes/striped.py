@@ -35,13 +35,13 @@ def seconds(question: Question) -> Reading:
     # a node's disks serve what its share of all samples is asked for
     served = nbytes * readers / nodes * away / machine.local.read
     near = nbytes / nodes / machine.local.read
-    asked = files * away * (2 * machine.latency + machine.local.open) / threads
-    kept = data.size / nodes / packed
+    lookup = files * away * (2 * machine.latency + machine.local.open) / threads
+    kept_bytes = data.size / nodes / packed
     once = 0.0 * nodes
     if machine.shared is not None:
-        once = disk.staging(machine.shared, machine.local, nodes, data.size, data.files, kept,
+        once = disk.staging(machine.shared, machine.local, nodes, data.size, data.files, kept_bytes,
                             threads, machine.ports)  # fmt: skip
-    slow = near + np.maximum(served, sent) + asked
-    terms = {"bandwidth": near + served, "network": sent, "latency": asked}
+    slow = near + np.maximum(served, sent) + lookup
+    terms = {"bandwidth": near + served, "network": sent, "latency": lookup}
     return read_ahead(question, terms, seconds=slow, packed=packed > 1, network=sent,
-                      staging=once, short=disk.short(machine.local, kept))  # fmt: skip
+                      staging=once, short=disk.short(machine.local, kept_bytes))  # fmt: skip
