@@ -181,7 +181,8 @@ def run(args: argparse.Namespace) -> Answer:
     foreseen = [recovered(result, model(args.model), on_system) for result in results]
     lines = [
         f"{result.plan}: {show(result.seconds, 's')} an iteration (± {result.spread:.0%} over "
-        f"{len(result.each)} steps), {show(result.memory, 'B')} at most{waiting_text(result)}"
+        f"{len(result.step_seconds)} steps), {show(result.memory, 'B')} at most"
+        f"{waiting_text(result)}"
         for result in results
     ]
     memories = [alive(result, model(args.model)) for result in results]
