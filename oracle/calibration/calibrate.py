@@ -219,7 +219,7 @@ class Calibration(Tabular):
         """The text of the system's file with the new levels and `collectives:`."""
         if not self.original:
             raise InputError(self.system.name, 0, "this system came from no file",
-                          "calibrate onto a shipped name or a path")  # fmt: skip
+                             "calibrate onto a shipped name or a path")  # fmt: skip
         text, entries = self.original, self.entries
         if self.system is not self.before:
             try:

@@ -28,10 +28,10 @@ def notes(pool: SamplePool, fitted: Envelope) -> tuple[str, ...]:
         )
     if len(np.unique(pool.inner)) == 1 and pool.inner[0] != pool.ranks[0]:
         remarks.append(f"always {pool.inner[0]:.0f} ranks a node: steps inside and between nodes "
-                     "share one latency")  # fmt: skip
+                       "share one latency")  # fmt: skip
     if fitted.factors:
         remarks.append("the bandwidth differs by rank count: one entry for each, interpolated "
-                     "between them, shared where within 3 %")  # fmt: skip
+                       "between them, shared where within 3 %")  # fmt: skip
     if fitted.scale > 3 * pool.repeats:
         remarks.append(
             f"the same call again differs by {pool.repeats:.1%} only: what is left over is where "

@@ -73,7 +73,7 @@ class LibraryFit:
     def entry(self) -> Library:
         """The entry of a spec."""
         factor_of = {name: rounded(value, 3) for name, value in
-                 zip(NAMES, np.exp(self.logs).tolist(), strict=True)}  # fmt: skip
+                     zip(NAMES, np.exp(self.logs).tolist(), strict=True)}  # fmt: skip
         base, hop, bandwidth = (
             {kind: factor_of[part, kind] for kind in FACTORS}
             for part in ("base", "hop", "bandwidth")

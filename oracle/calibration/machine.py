@@ -156,7 +156,7 @@ def system(measured: Machine, samples: Sequence[Sample], topology: str = "") -> 
     facts = measured.facts
     title = host_class(facts["hardware"])
     data: dict[str, Any] = {"name": measured.name, "title": title, "device": "device.yaml",
-            "levels": levels(measured, samples, topology)}  # fmt: skip
+                            "levels": levels(measured, samples, topology)}  # fmt: skip
     if measured.disk["rates"]:
         rates, kind = measured.disk["rates"], measured.disk["file_system"]
         size = show(measured.disk["bytes"], "B")
@@ -207,7 +207,7 @@ def levels(
         speeds = _speeds(measured, between, True)
         ports = _ports(between, inside)
         levels_found.append({"name": "network", "devices": ranks, "link": "network", "ports": ports}
-                     | speeds)  # fmt: skip
+                            | speeds)  # fmt: skip
     return levels_found
 
 

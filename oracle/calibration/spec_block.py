@@ -143,7 +143,7 @@ def _item(value: Any) -> str:
     """A value as an item of a list; of a measurement only the unusual fields."""
     if is_dataclass(value):
         unusual = {field.name: getattr(value, field.name) for field in fields(value)
-                if getattr(value, field.name) != field.default}  # fmt: skip
+                   if getattr(value, field.name) != field.default}  # fmt: skip
         words = (f"{name}: {quantity(number, UNITS[name]) if name in UNITS else number}"
                  for name, number in unusual.items())  # fmt: skip
         return f"{{{', '.join(words)}}}"

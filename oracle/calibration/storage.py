@@ -273,9 +273,10 @@ class _Terms:
     def _told_otherwise(self, name: str, bound_here: NDArray[np.bool_]) -> bool:
         """Whether other limits, known by other operations, bind the same samples."""
         terms = self.seconds()
-        other_terms = [terms[rival] * self.rate for rival in self.work
+        rivals = [rival for rival in self.work
                   if rival != name and ((self.bound == rival) & ~bound_here).any()]  # fmt: skip
-        return bool(other_terms) and bool((np.max(other_terms, 0) > 0.95)[bound_here].all())
+        filled = [terms[rival] * self.rate for rival in rivals]
+        return bool(filled) and bool((np.max(filled, 0) > 0.95)[bound_here].all())
 
     def waited(self, name: str) -> bool:
         """Whether the samples nearest to a limit were small, and waited for first bytes."""
@@ -293,9 +294,9 @@ class _Terms:
             names = {"bandwidth": ("bandwidth", "B/s"), "per_node": ("per_node", "B/s"),
                      "metadata": ("metadata", "/s"), "write": ("write", "B/s")}  # fmt: skip
         told_names = [name for name in self.work if name in names and not self.waited(name)
-                and (name != "per_node" or self.one_alone or self.per_byte > 0)]  # fmt: skip
+                      and (name != "per_node" or self.one_alone or self.per_byte > 0)]  # fmt: skip
         limits = [Limit(names[name][0], self.value[name], names[name][1], self.reached(name))
-                 for name in told_names]  # fmt: skip
+                  for name in told_names]  # fmt: skip
         if self.per_byte and "per_node" in told_names:
             ratio = self.value["per_node"] * self.per_byte
             streams = max(
@@ -330,7 +331,7 @@ def with_fits(storage: Storage | None, fits_found: Sequence[StorageFit]) -> Stor
         # a bound from below takes nothing away from what a spec says
         values: dict[str, Any] = {
             limit.name: max(rounded(limit.value, 4), 0.0 if limit.reached
-                           else getattr(before, limit.name, None) or 0.0)
+                            else getattr(before, limit.name, None) or 0.0)
             for limit in fit.limits
         }  # fmt: skip
         if not values:

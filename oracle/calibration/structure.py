@@ -39,8 +39,8 @@ class Finding:
     def words(self) -> str:
         """The finding in a sentence."""
         head = f"{self.level}: {self.field} {self.file}"
-        verdicts = {"agrees": "as the spec says", "added": "added",
-                "changed": f"changed, was {self.spec}", "kept": f"kept at {self.spec}"}  # fmt: skip
+        verdicts = {"agrees": "as the spec says", "added": "added", "kept": f"kept at {self.spec}",
+                    "changed": f"changed, was {self.spec}"}  # fmt: skip
         why = f" ({self.why})" if self.why else ""
         return f"{head}: {verdicts[self.verdict]}{why}; {self.source}"
 
@@ -148,7 +148,7 @@ def _ports(levels: list[Level], inside: int, adapters: Facts, findings: list[Fin
     if inside >= len(levels):
         why = "the spec has no network"
         findings.append(Finding("network", "ports", "none", str(adapters["ports"]), "kept",
-                             str(adapters["source"]), why))  # fmt: skip
+                                str(adapters["source"]), why))  # fmt: skip
         return
     level = levels[inside]
     if level.ports is not None and adapters["ports"] > level.ports:
@@ -196,7 +196,7 @@ def _tree(
                       "ports": None if k else outer[0].ports}  # fmt: skip
             if k:
                 findings.append(Finding(name, "oversubscription", f"{like.oversubscription:g}",
-                                     "not said", "kept", str(file_level["source"])))  # fmt: skip
+                                        "not said", "kept", str(file_level["source"])))  # fmt: skip
         new.append(_changed(like, name, facts, file_level, findings))
     return new
 
@@ -214,7 +214,7 @@ def _slowed(
     k = next((k for k in outer if levels[k].devices >= spanned), outer[-1])
     tool, row = reading.machine.get("tool", "a log"), reading.machine.get("congestion", "")
     source_facts = {"source": f"{tool} on {reading.nodes or 'all'} nodes, {row}",
-            "note": "average and 99 % under its congestors"}  # fmt: skip
+                    "note": "average and 99 % under its congestors"}  # fmt: skip
     facts = {"interference": reading.interference, **reading.short}
     levels[k] = _changed(levels[k], levels[k].name, facts, source_facts, findings)
 
@@ -254,7 +254,7 @@ def _changed(
         if abs(nominal / like.bandwidth - 1) > 1e-3:
             why = "the rate that a tool counts on is no measurement"
             findings.append(Finding(name, "bandwidth", show(like.bandwidth, "B/s"),
-                                 show(nominal, "B/s"), "kept", source, why))  # fmt: skip
+                                    show(nominal, "B/s"), "kept", source, why))  # fmt: skip
     if not same_name:
         words.append(f"bandwidth and latency as of `{like.name}`")
     if not words:

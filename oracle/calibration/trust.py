@@ -146,7 +146,7 @@ def _machines(readings: Sequence[Reading]) -> Iterator[Concern]:
     for reading, name, line in families[1:]:
         if name != families[0][1]:
             problem = (f"its hosts are called {name}…, those of {families[0][0].path} "
-                    f"{families[0][1]}…: two machines?")  # fmt: skip
+                       f"{families[0][1]}…: two machines?")  # fmt: skip
             yield Concern(problem, reading.path, line, "warn", "if so, calibrate each by itself")
 
 

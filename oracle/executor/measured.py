@@ -279,7 +279,7 @@ def _reading(
         "ranks": [statistics.median(step[i].get("seconds", 0.0) for step in reads)
                   for i in range(ranks)],
         **{f"{quantity}_a_step": statistics.median(sum(read.get(quantity, 0) for read in step)
-                                               for step in reads)
+                                                   for step in reads)
            for quantity in ("files", "bytes")},
     }  # fmt: skip
 

@@ -77,7 +77,7 @@ def planted(text: str, devices: int) -> Planted:
     Planted(step=7, rank=3, at='step')
     """
     options = dict(part.partition("=")[::2] if "=" in part else ("step", part)
-                for part in text.split(","))  # fmt: skip
+                   for part in text.split(","))  # fmt: skip
     example = "--fail 7, --fail step=7,rank=1 or --fail step=5,at=checkpoint"
     numbers = {name: options.get(name, "") for name in ("step", "rank") if name in options}
     sound = all(re.fullmatch("[0-9]{1,9}", value) for value in numbers.values())

@@ -55,7 +55,7 @@ def summary(
     """The recovery of one training, whose records begin with `run`."""
     records_of = records.of_all_ranks(parts, size)
     training = {key.removeprefix(f"{run}/"): ranks for key, ranks in records_of.items()
-             if key.startswith(f"{run}/")}  # fmt: skip
+                if key.startswith(f"{run}/")}  # fmt: skip
     failures = tuple(_failure(training, _dies(parts, run, failure), failure) for failure in noticed)
     begun = [int(key.removeprefix("begin ")) for key in training if key.startswith("begin ")]
     # an earlier run may have left results that this run went on from
@@ -166,6 +166,6 @@ def _goodput(
 def _between(steps: Mapping[tuple[int, int], tuple[float, float]], saved: set[int]) -> float:
     """Seconds from the end of a step to the next, while the executor writes down what it took."""
     gaps = [steps[start, number + 1][0] - began - took
-             for (start, number), (began, took) in steps.items()
-             if number not in saved and (start, number + 1) in steps]  # fmt: skip
+            for (start, number), (began, took) in steps.items()
+            if number not in saved and (start, number + 1) in steps]  # fmt: skip
     return max(0.0, statistics.median(gaps)) if gaps else 0.0

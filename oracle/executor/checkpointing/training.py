@@ -96,7 +96,7 @@ def _arm(
 ) -> None:  # fmt: skip
     """Watch where the rank is, and let it die where that is planted."""
     planted_here = [failure for failure in (Planted(**fields) for fields in job.fail)
-            if (failure.rank, failure.step) == (rank.rank, step)]  # fmt: skip
+                    if (failure.rank, failure.step) == (rank.rank, step)]  # fmt: skip
 
     def die(place: str) -> None:
         now = time.time()

@@ -56,8 +56,8 @@ def _span(
     members, last = {op.index for op in group}, group[-1].index
     inputs = tuple(dict.fromkeys(feed for op in group for feed in op.feeds if feed not in members))
     outputs = tuple(op.index for op in group if read.get(op.index, -1) > last
-                 or op.index in outside or op.index == end
-                 or (op.shape.kind == "loss" and op.index not in read))  # fmt: skip
+                    or op.index in outside or op.index == end
+                    or (op.shape.kind == "loss" and op.index not in read))  # fmt: skip
     done = tuple(feed for feed in inputs if read[feed] <= last and feed not in outside)
     owners = tuple(unit.get(feed, group[0].unit) for feed in inputs)
     return Span(group[0].unit, tuple(group), inputs, owners, outputs, done, remade)

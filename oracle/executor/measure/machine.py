@@ -105,9 +105,9 @@ def facts(rank: Rank) -> dict[str, Any]:
 
     machine = hardware()
     fields = {"ranks": rank.size, "ranks_per_node": rank.ranks_per_host,
-             "nodes": len(set(rank.hosts)), "backend": rank.backend, "torch": torch.__version__,
-             "threads": torch.get_num_threads(), "share": share(rank),
-             "hardware": machine}  # fmt: skip
+              "nodes": len(set(rank.hosts)), "backend": rank.backend, "torch": torch.__version__,
+              "threads": torch.get_num_threads(), "share": share(rank),
+              "hardware": machine}  # fmt: skip
     if rank.device.type != "cuda":
         return fields
     gpu = torch.cuda.get_device_properties(rank.device)
@@ -117,8 +117,8 @@ def facts(rank: Rank) -> dict[str, Any]:
     cache = getattr(gpu, "L2_cache_size", 0)
     nvidia = not getattr(torch.version, "hip", None)
     return fields | {"memory": gpu.total_memory, "processors": gpu.multi_processor_count,
-                    "cache": cache, "generation": generation if nvidia else "",
-                    "library": "nccl" if nvidia else ""}  # fmt: skip
+                     "cache": cache, "generation": generation if nvidia else "",
+                     "library": "nccl" if nvidia else ""}  # fmt: skip
 
 
 def launches(rank: Rank) -> float:

@@ -158,7 +158,7 @@ class RowSteps:
     def record(self, key: str, **question: Any) -> None:
         """Record what was timed."""
         weights = sum(b.weights[b.shard_slice].numel() if b.has_weights else b.shard.numel()
-                   for b in self.local.bundles)  # fmt: skip
+                      for b in self.local.bundles)  # fmt: skip
         self.rank.record(key, rows=self.rows, times=self.times, stretches=self.stretches,
                          optimizer=self.job.optimizer, weights=weights, update=self.updates,
                          environment=environment(self.rank), **question)  # fmt: skip

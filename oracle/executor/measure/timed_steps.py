@@ -65,9 +65,9 @@ def timed(rank: Rank, steps: Steps, step: int, before: float) -> tuple[dict[str,
     read = {"read": steps.read | {"between": began - before}} if steps.read else {}
     traffic = {label: _as_json(sent, spent.get(label, 0.0)) for label, sent in wire.traffic.items()}
     sample = {"seconds": ended - began if takes_part else 0.0,
-             "phases": {**timer.seconds(), **waits} if takes_part else {}, "said": traffic,
-             "calls": [[call.label, call.members, *(moment - steps.ahead for moment in call[2:])]
-                       for call in wire.collectives()],
+              "phases": {**timer.seconds(), **waits} if takes_part else {}, "said": traffic,
+              "calls": [[call.label, call.members, *(moment - steps.ahead for moment in call[2:])]
+                        for call in wire.collectives()],
              "memory": peak(rank), **read}  # fmt: skip
     return sample, ended
 

@@ -91,7 +91,7 @@ def _in_a_step(
                      np.arange(len(stages)) % p, p)  # fmt: skip
     total = float(devices * 2 * segments * sent.values(nbytes[None]).sum())
     calls_by_stage = sum(np.bincount(end[0, sent.sent[0]] % p, minlength=p)
-               for end in (sent.source, sent.target))  # fmt: skip
+                         for end in (sent.source, sent.target))  # fmt: skip
     return total, float(segments * np.max(calls_by_stage))
 
 

@@ -65,8 +65,8 @@ def messages_of(
 
             if message.when in ("forward", "backward"):
                 sends = [sent(nbytes[op.row]) for op in operations
-                        if op.index == final[op.row] or not message.once
-                        for _ in range(round(calls[op.row]))]  # fmt: skip
+                         if op.index == final[op.row] or not message.once
+                         for _ in range(round(calls[op.row]))]  # fmt: skip
                 (forth if message.when == "forward" else back).extend(sends)
             elif message.when.startswith("unit"):
                 units = [
@@ -80,7 +80,7 @@ def messages_of(
             elif message.when == "border" and len(stages) > 1:
                 p = len(stages)
                 crossed = crossings(graph.model, np.array([[0, *(stop for _, stop in stages)]]),
-                                  np.arange(p), p)  # fmt: skip
+                                    np.arange(p), p)  # fmt: skip
                 size = float(crossed.received_ahead(crossed.values(nbytes[None])).max())
                 forth.append(sent(size))
                 back.append(sent(size))

@@ -80,8 +80,11 @@ class Routing:
             outputs = Step.apply(outputs, self._unsorted, self._sorted)
         if self.tensor:
             _, comm_back = self.tensor
-            outputs = Step.apply(outputs, partial(self._scattered, comm_back, comm_back.label),
-                              partial(self._gathered, comm_back, comm_back.back_label))  # fmt: skip
+            outputs = Step.apply(
+                outputs,
+                partial(self._scattered, comm_back, comm_back.label),
+                partial(self._gathered, comm_back, comm_back.back_label),
+            )
         return Step.apply(outputs, partial(self._swapped, received, sent, comm.label),
                           partial(self._swapped, sent, received, comm.back_label))  # fmt: skip
 

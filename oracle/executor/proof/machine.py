@@ -140,6 +140,6 @@ def _trials(ranks: int) -> Iterator[tuple[str, Any, str]]:
     from oracle.models.model import model
 
     trials_of_model = [[(name, spec, text) for text in plans(model(spec), BATCH, ranks)]
-            for name, spec in MODELS.items()]  # fmt: skip
+                       for name, spec in MODELS.items()]  # fmt: skip
     for turn in zip_longest(*trials_of_model):
         yield from (trial for trial in turn if trial)

@@ -85,7 +85,7 @@ class Training:
         slots = [t for state in inner.state.values() for t in state.values()
                  if isinstance(t, Tensor)]  # fmt: skip
         nbytes = {"weights": local_bytes(weights), "gradients": local_bytes(gradients),
-                 "optimizer": local_bytes(slots)}  # fmt: skip
+                  "optimizer": local_bytes(slots)}  # fmt: skip
         # DDP's buckets hold all gradients again, unless gradients are views of them
         copies = self.setting.software.state.copies(self.setting.job.precision)
         return nbytes | ({"buffers": nbytes["gradients"]} if self.ddp and copies > 0 else {})

@@ -277,8 +277,8 @@ class Ordered(dist.ProcessGroup):  # type: ignore[misc]
         for sends, place, tensor in calls:
             lanes.setdefault(("send" if sends else "receive", place), []).append(tensor)
         phrases = [f"{'send' if sends else 'receive'} of {_shape(tensor)} "
-                f"{'to' if sends else 'from'} rank {self.ranks[place]}"
-                for sends, place, tensor in calls]  # fmt: skip
+                   f"{'to' if sends else 'from'} rank {self.ranks[place]}"
+                   for sends, place, tensor in calls]  # fmt: skip
         words = phrases[0] if len(phrases) == 1 else f"group of {', '.join(phrases)}"
         _refuse_gaps(words, [tensor for _, _, tensor in calls])
 

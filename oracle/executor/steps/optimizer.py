@@ -65,7 +65,7 @@ class Optimizer:
     ) -> None:  # fmt: skip
         """Update by the one kernel of PyTorch's own optimizers, which reads all state once."""
         options: dict[str, Any] = {"lr": self.rate, "weight_decay": 0.0, "maximize": False,
-                                "grad_scale": None, "found_inf": skipped}  # fmt: skip
+                                   "grad_scale": None, "found_inf": skipped}  # fmt: skip
         if self.name == "adam":
             count = torch.full((), float(step), device=weights.device)
             torch._fused_adam_(
