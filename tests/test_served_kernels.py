@@ -153,7 +153,7 @@ def test_power_that_is_not_known_widens_what_units_take_alone() -> None:
     assert doubts[1] == pytest.approx(np.hypot(doubts[0], 0.08))
 
 
-@pytest.mark.parametrize("name", ["h100-sxm5-80gb", "b200-sxm"])
+@pytest.mark.parametrize("name", ["h100-sxm5-80gb", "gb200"])
 def test_attention_goes_back_slower_on_blackwell(name: str) -> None:
     """2 products forward and 5 back, at 63 / 73 of the rate, on Blackwell 1,000 / 1,460."""
     device = catalogue.device(name)
