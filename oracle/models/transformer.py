@@ -233,7 +233,8 @@ class _Run:
             low = block.latent
             return Latent(
                 block.heads, low.kv_rank, low.q_rank, low.plain, low.rotary, low.value,
-                block.causal, flash, version, self.fused, block.documents, name="attention",
+                block.causal, flash, version, self.fused, block.documents, kernels.strided,
+                name="attention",
             )  # fmt: skip
         bias = self.bias if block.qkv_bias is None else block.qkv_bias
         return Attention(

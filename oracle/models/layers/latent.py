@@ -35,6 +35,7 @@ class Latent(Layer):
     flash_version: Annotated[int, Between(1, 2)] | None = None
     fused: bool = True
     documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
+    strided: bool = False  # the kernel takes q, k, v as their rotation leaves them
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "latent"
@@ -55,12 +56,14 @@ class Latent(Layer):
         tokens, mixed = tokens_of(shape), replace(shape, channels=self.heads * self.value)
         scores = float(self.heads * tokens * tokens)
         keys = min(self.documents.seen, tokens) if self.documents else tokens
+        copies = (0.0, 0.0) if self.strided else (2.0, 2.0)
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=self.heads, width=(key + self.value) // 2, keys=keys,
             apart=keys < tokens, causal=self.causal, flash=self.flash, family="latent",
             version=self.flash * (self.flash_version or 0),
-            reads=(2, 2), rereads=(2, 2), extra_kept=0.0 if self.flash else scores,
+            # q, k, v, the result and their gradients laid out anew
+            reads=copies, rereads=copies, extra_kept=0.0 if self.flash else scores,
             extra_bytes=4.0 * self.heads * tokens * self.flash,
         )  # fmt: skip
         yield Row(f"{name}.out", "attention", "gemm", mixed, shape, role="row", needs="x",
