@@ -27,6 +27,9 @@ class Family:
         self.normed, self.summed = (
             np.array([r.kind == kind and r.made.tokens for r in rows]) for kind in ("norm", "add")
         )
+        self.sent, self.returned = (
+            np.array([r.role == role for r in rows]) for role in ("dispatch", "combine")
+        )
         self.bias = np.array([r.bias for r in rows])
         self.reads, self.rereads = (
             np.array([getattr(r, passes) for r in rows], float).T for passes in ("reads", "rereads")

@@ -29,6 +29,9 @@ from oracle.spec.options import Options
 from oracle.spec.precision import NARROW
 from oracle.spec.system import System
 
+# seconds of the host for each of 128 to 256 products of 128 to 256 tokens in Transformer Engine's
+# loop, on a node of B200s (MooreThreads/SimuMax@4dcaae5, configs/system/b200_bf16_ceperm.json)
+PRODUCT_ALONE = 9e-6
 CLIPPED = ("adam", "lamb", "adam8", "muon")  # optimizers that gradients are clipped for
 
 
@@ -180,11 +183,12 @@ def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
 def by_expert(shard: Shard, system: System, options: Options) -> tuple[Array, Array]:
     """Launches forward and backward, (k, rows), that products of experts need one by one.
 
-    A product forward and two backward, each with a cast of what comes in if operands are narrow:
-    in the library's own loop, where only the driver takes time for each (NVIDIA/TransformerEngine,
-    v2.9 transformer_engine/common/gemm/cublaslt_gemm.cu:924-966, pytorch/csrc/extensions/
-    cast.cpp:103-148). Of 64 experts that is 1.3 ms forward and 1.9 back where a driver takes 5 us;
-    on the host of a GB200 even fused ones took 1.2 and 2.1 (NVIDIA/TransformerEngine, issue 2897).
+    A product forward and two backward, each with a cast of what comes in if operands are narrow,
+    in the library's own loop (NVIDIA/TransformerEngine, v2.9 transformer_engine/common/gemm/
+    cublaslt_gemm.cu:924-966, pytorch/csrc/extensions/cast.cpp:103-148): the driver alone takes time
+    for a cast, for a product its choice of an algorithm too. Of 64 experts that is 1.8 ms forward
+    and 2.9 back where a driver takes 5 us; on the host of a GB200 even fused ones took 1.2 and 2.1
+    (NVIDIA/TransformerEngine, issue 2897).
     """
     model, host = shard.model, options.software.host
     alone = options.software.kernels.grouped == "each" and not shard.ideal
@@ -192,9 +196,10 @@ def by_expert(shard: Shard, system: System, options: Options) -> tuple[Array, Ar
         return np.zeros((1, 1)), np.zeros((1, 1))
     experts = model.column(lambda row: row.experts) * model.weighted
     others = np.maximum(experts / shard.visits - 1.0, 0.0)
-    driver = system.device.launch * host.times / host.launch(system)
-    cast = float(options.precision in NARROW)
-    return others * (1 + cast) * driver, others * (2 + cast) * driver
+    driver = system.device.launch
+    others = others * host.times / host.launch(system)
+    product, cast = max(driver, PRODUCT_ALONE), driver * (options.precision in NARROW)
+    return others * (product + cast), others * (2 * product + cast)
 
 
 @lru_cache(masks.MODELS)
