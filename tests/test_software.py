@@ -179,6 +179,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.written": (REPLICAS, {"kernels": {"fused": False}}),
     "kernels.loss": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.grouped": ((MIXTURE, "data:4", 64, "bf16"), {"host": {"graphs": "none"}}),
+    "kernels.head": (EIGHT, {}),
     "kernels.experts": ((MIXTURE, "data:4", 64, "bf16"), {}),
     "kernels.biases": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.logged": ((WORDS, "serial", 64, "bf16"), {}),

@@ -4,8 +4,8 @@ NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs/{deepseek,qwen,nemotron
 at v0.2.0 (25.11), v0.3.0 and v0.3.1 (26.02), v0.4.0 and v0.4.2 (26.04), v0.5.0 (26.06), and
 src/megatron/bridge/perf_recipes at v0.6.0: `recompute_modules`, `cuda_graph_impl` and
 `cuda_graph_scope`, `moe_flex_dispatcher_backend`, `moe_a2a_overlap`, `cpu_offloading_num_layers`,
-`virtual_pipeline_model_parallel_size`. Bytes of moments: src/megatron/bridge/recipes/deepseek/
-deepseek_v3.py:161-165 at v0.4.0; its layers by chunk: there, 37-45.
+`virtual_pipeline_model_parallel_size`, `fp8_output_proj`. Bytes of moments: src/megatron/bridge/
+recipes/deepseek/deepseek_v3.py:161-165 at v0.4.0; its layers by chunk: there, 37-45.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ GRAPHS = {"router": f"graphs={ROUTER}", "parts": f"graphs={ALL_BUT_EXPERTS}",
 PLAIN = ("dispatcher=alltoall", "experts.processors=0")
 ALONE = ("experts.overlap=none", "weight_gradients=at_once")
 EACH = "grouped=each"  # without `cutedsl_fused_grouped_mlp`, use_transformer_engine_op_fuser
+NARROW_HEAD = "head=narrow"  # fp8_output_proj
 LATENT = "recompute:mla_up_proj"
 # by model, or model and what was trained in which precision, and by GPU: from which release on
 RECIPES: dict[tuple[str, str], dict[str, Recipe]] = {
     ("DeepSeekV3", "GB300"): {
         "25.11": Recipe("recompute:moe_act", (HALF, GRAPHS["parts"])),
         "26.02": Recipe(LATENT, (HALF,)),
-        "26.06": Recipe("", (HALF, GRAPHS["all"])),
+        "26.06": Recipe("", (HALF, GRAPHS["all"], NARROW_HEAD)),
     },
     ("DeepSeekV3", "GB200"): {
         "25.11": Recipe(LATENT, (HALF, GRAPHS["router"])),
         "26.02": Recipe(LATENT, (HALF, GRAPHS["parts"])),
         "26.04": Recipe("recompute:mlp", (HALF, GRAPHS["parts"])),
-        "26.06": Recipe(LATENT, (HALF, GRAPHS["all"])),
+        "26.06": Recipe(LATENT, (HALF, GRAPHS["all"], NARROW_HEAD)),
     },
     ("DeepSeekV3", "B300"): {
         "26.02": Recipe(LATENT, (HALF,), 1),

@@ -139,12 +139,14 @@ def _gemm(at: At, device: Device, precision: str, part: str) -> Floats:
     if precision not in BESIDE:
         return seconds
     # what goes in is cast, once for both gradients, weights each time or once a step; the
-    # vocabulary's product stays as it is
+    # vocabulary's product may stay as it is
     if part != "weight":
         weights = k * n * (shard.software.state.fp8_casts == "use")
         cast = m * k + weights if part == "forward" else m * n
         moved = CAST[precision] - EITHER_WAY.get(device.generation, {}).get(precision, 0.0)
         seconds = seconds + stream(device, moved * cast * held, queued=True)
+    if shard.software.kernels.head == "narrow":
+        return seconds
     plain = gemm(device, BESIDE[precision], *shapes[part], held, **how)
     return np.where(at.family.vocab, plain, seconds)
 

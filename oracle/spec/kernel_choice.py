@@ -37,6 +37,8 @@ class KernelChoice:
     experts: Literal["inside", "outside"] = "outside"
     # products of a mixture's experts, and casts of what they take: one kernel, or one an expert
     grouped: Literal["one", "each"] = "one"
+    # what the product over the vocabulary computes in: 16 bits beside narrow products, or as they
+    head: Literal["wide", "narrow"] = "wide"
     repeated: bool = False  # keys and values that several heads ask stand once for each of them
     strided: bool = False  # attention takes queries, keys and values as they lie
     packed: bool = True  # one matrix makes q, k and v; another the gate and what it opens
