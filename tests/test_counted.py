@@ -50,6 +50,39 @@ def test_a_scan_by_hand() -> None:
         of([{"embedding": {"vocab": 10, "hidden": 64}}, {"scan": {"heads": 8, "groups": 3}}], 1, 48)
 
 
+def test_a_delta_rule_by_hand() -> None:
+    """64 wide, 8 heads of values of 16, 4 of keys of 32, chunks of 16 of 48 tokens.
+
+    In: values and gates, queries and keys, two rates a head; the convolution's 4 taps; two numbers
+    a head; a norm that all heads share; out. A chunk's products: 3 of keys and 2 of values with 16
+    others, the inverse of 16 x 16, the state written, read and corrected.
+    """
+    rule = {"heads": 8, "key_heads": 4, "key": 32, "width": 16, "chunk": 16}
+    found = of([{"embedding": {"vocab": 10, "hidden": 64}}, {"delta": rule}], 1, 48)
+    joint, mixed = 2 * 128 + 2 * 4 * 32 + 2 * 8, 128 + 2 * 4 * 32
+    assert found.parameters - 640 == 64 * joint + mixed * 4 + 2 * 8 + 16 + 128 * 64
+    within = 8 * (16 * (3 * 32 + 2 * 16) + 16**2 / 3 + 3 * 32 * 16)
+    assert found.flop == pytest.approx(6 * 48 * (64 * joint + 128 * 64 + within))
+    with pytest.raises(SpecError, match="3 heads of keys do not divide 8 heads"):
+        of([{"embedding": {"vocab": 10, "hidden": 64}}, {"delta": rule | {"key_heads": 3}}], 1, 48)
+
+
+def test_a_gate_of_attention_is_one_more_product_of_its_input() -> None:
+    def attended(**said: Any) -> Model:
+        core = {"attention": {"heads": 4, "kv_heads": 2, "width": 32, "bias": False} | said}
+        return of([{"embedding": {"vocab": 10, "hidden": 64}}, core], 1, 48)
+
+    plain, gated = attended(), attended(gated=True)
+    assert gated.parameters - plain.parameters == 64 * 128
+    assert gated.flop - plain.flop == 6 * 48 * 64 * 128
+    names = [row.name for row in gated.rows]
+    takes = dict(zip(names, gated.feeds, strict=True))
+    assert takes["attention.gate"] == takes["attention.qkv"] == (names.index("embedding"),)
+    both = names.index("attention.core"), names.index("attention.gate")
+    assert takes["attention.gated"] == both
+    assert takes["attention.out"] == (names.index("attention.gated"),)
+
+
 def test_a_scan_is_cut_by_heads_and_not_along_the_tokens() -> None:
     one, two, along, crowded = (
         oracle.estimate("nemotron-h-8b", "dgx-h100", plan, 8)

@@ -85,6 +85,8 @@ EXACT = {
     # as Hugging Face counts their files, less corrections of their routers
     "kimi-k2": 1_026_408_232_448 - 60 * 384,
     "nemotron-3-nano": 31_577_940_288 - 23 * 128,
+    # as transformers builds it, less the gates of the shared experts
+    "qwen3-next-80b-a3b": 79_674_391_296 - 48 * 2048,
     # the same less the vision encoder with its projection to the language model, 871,932,416
     "llama4-scout": 108_641_793_536 - 871_932_416,
     "llama4-maverick": 401_583_781_376 - 871_932_416,

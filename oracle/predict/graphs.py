@@ -18,6 +18,10 @@ from oracle.models.model import Model
 from oracle.models.shard import Array
 
 
+# a delta rule is captured with attention (NVIDIA-NeMo/Megatron-Bridge, pull request 5225)
+PARTS = {"attention": "attn", "gate": "attn", "delta": "attn", "scan": "mamba", "mlp": "mlp"}
+
+
 def launched_in(model: Model, graphs: str, calls: Array) -> Array:
     """Launches of each row's kernels, where those of some parts of layers are one."""
     if graphs in ("none", "iteration"):
@@ -58,4 +62,4 @@ def _part(row: Row) -> str:
     """The part that a row says it is of by itself."""
     if row.module == "shared_experts" or (row.kind == "moe" and not row.experts):
         return "moe_router"
-    return {"attention": "attn", "scan": "mamba", "mlp": "mlp"}.get(row.kind, "")
+    return PARTS.get(row.kind, "")

@@ -101,8 +101,24 @@ class Attention(Layer):
     strided: bool = False  # the kernel takes q, k, v as they lie, makes what comes next wants
     packed: bool = True  # one matrix makes queries, keys and values; else each has its own
     written: bool = False  # rotation as one kernel, whatever else is not
+    gated: bool = False  # what the core makes is multiplied by the sigmoid of one more product
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        first, *inside, out = self._ungated(given)
+        if not self.gated:
+            yield from (first, *inside, out)
+            return
+        shape, mixed = given[0], out.given
+        yield Row(f"{first.name.removesuffix('.qkv')}.gate", "gate", "gemm", shape, mixed,
+                  role="column", needs="x", entry=True, bias=self.bias, adds=self.fused,
+                  weights=(shape.channels + self.bias) * mixed.channels)  # fmt: skip
+        yield from (replace(first, entry=True), *inside)
+        yield Row(f"{out.name.removesuffix('.out')}.gated", "gate", "stream", mixed, mixed,
+                  role="heads", needs="x", takes=(1, len(inside) + 2), reads=(2, 1),
+                  rereads=(3, 2))  # fmt: skip
+        yield out
+
+    def _ungated(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "attention"
         if len(shape.extents) != 1:
             raise Misfit(f"attention runs over one extent of tokens, its input is {shape}")
