@@ -211,7 +211,7 @@ def sorted_by_expert(at: At, precision: str) -> Floats:
     """
     visits = np.asarray(at.shard.visits, float)
     several = (visits > 1) & (at.family.experts > visits)
-    return several * (4.0 if precision in NARROW else 2.0)
+    return np.where(several, 4.0 if precision in NARROW else 2.0, 0.0)
 
 
 def _reduction(at: At, device: Device, precision: str, part: str) -> Floats:

@@ -17,7 +17,6 @@ from oracle.models.layers import Row
 from oracle.models.model import Model
 from oracle.models.shard import Array
 
-
 # a delta rule is captured with attention (NVIDIA-NeMo/Megatron-Bridge, pull request 5225)
 PARTS = {"attention": "attn", "gate": "attn", "delta": "attn", "scan": "mamba", "mlp": "mlp"}
 

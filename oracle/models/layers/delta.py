@@ -18,8 +18,8 @@ class Delta(Layer):
 
         MAC = s h (q (3 k + 2 w) + q²/3 + 3 k w)    h heads of values, k of a key, w of a value
 
-    Keys are shared by heads of values. What the convolution and the rule make but the states is made
-    again going back.
+    Keys are shared by heads of values. What the convolution and the rule make is made again going
+    back.
     """
 
     heads: Count  # of values
