@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from test_exchange import ACTIVE, EXPERTS, TOKENS, H
 
 import oracle
 from oracle.calibration.calibrate import calibrate
+from oracle.kernels.families import At
+from oracle.kernels.rows import sorted_by_expert
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.collectives.dispatch import ByExperts
 from oracle.network.contention import lines
@@ -168,3 +171,24 @@ def test_megatron_is_told_its_dispatcher() -> None:
         assert flag in text.replace("\\ ", "")
     with pytest.raises(ExportError, match="HybridEP"):
         oracle.export(*asked, software="megatron-core,dispatcher=hybridep", any_plan=True)
+
+
+def test_tokens_of_several_experts_are_sorted_by_a_copy_and_padded_by_another() -> None:
+    """Eight and four experts on four devices, a row of none; on one device nothing is sent."""
+    family = SimpleNamespace(experts=np.array([8.0, 4.0, 0.0]))
+    for devices, precision, passes in (
+        (4.0, "bf16", [2, 0, 0]), (4.0, "mxfp8", [4, 0, 0]), (1.0, "mxfp8", [0, 0, 0]),
+    ):  # fmt: skip
+        seen = cast(At, SimpleNamespace(family=family, shard=SimpleNamespace(visits=devices)))
+        assert sorted_by_expert(seen, precision).tolist() == passes
+
+
+def test_a_copy_for_each_expert_takes_longer_to_sort_where_a_device_has_several() -> None:
+    forward = {
+        name: oracle.estimate(
+            MIXTURE, NODE, DEALT, BATCH, precision="bf16",
+            software=f"plain,graphs=iteration,dispatcher={name}",
+        ).compute["forward"][0]
+        for name in ("alltoall", "deepep")
+    }  # fmt: skip
+    assert forward["alltoall"] > forward["deepep"]
