@@ -344,7 +344,8 @@ def _taken(hint: Any) -> str:
     rules = [rule for kind in kinds for rule in getattr(kind, "__metadata__", ())]
     if rules:
         words.insert(0, "a time" if hasattr(rules[0], "unit") else "a number")
-    plain = {bool: "`true` `false`", str: "text", tuple[str, ...]: "a list"}
+    plain = {bool: "`true` `false`", str: "text", tuple[str, ...]: "a list",
+             dict[str, tuple[str, ...]]: "lists by table"}  # fmt: skip
     return plain.get(hint) or " ".join(words) or "`bytes:` or `elements:`, a formula"
 
 

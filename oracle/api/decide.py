@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from oracle.api.arguments import check_batch, check_names, names_of
 from oracle.ask import search
 from oracle.models.model import model as load_model
-from oracle.predict.defaults import options_for
+from oracle.plan.launchable import software as opened_software
+from oracle.predict.defaults import foreign, options_for
 from oracle.spec.catalogue import system as load_system
 from oracle.spec.document import refusal
 
@@ -192,8 +193,14 @@ def choose(
     ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
     question = Asked(net, ends, batch, batch_per_device, limits, objective, tuple(only),
                   tuple(without), risk)  # fmt: skip
+    pairs = [(place, name) for place in places for name in ([*software] or [None])]
+    reasons = ["" if name is None or options.get("any_plan") else
+               foreign(opened_software(name), place) for place, name in pairs]  # fmt: skip
+    if not all(reasons):  # where all are refused, the first says why
+        pairs = [pair for pair, reason in zip(pairs, reasons, strict=True) if not reason]
+        notes = (*notes, *filter(None, reasons))
     setups = [
         (place, options_for(net, place, software=name, reading=reading, epochs=epochs, **options))
-        for place in places for name in ([*software] or [None])
-    ]  # fmt: skip
+        for place, name in pairs
+    ]
     return ask_choose.choose(question, setups, counts, turned=turned, notes=notes)

@@ -34,7 +34,6 @@ from oracle.spec.device import Device
 TRANSFORM = 6  # points of a Winograd tile along height and along width
 SMALL = 4  # of a tile that is transformed in the same kernel
 INDEX = 4.0  # bytes of a position that is worked out before
-EARLY = ("", "pascal")  # generations whose library has but the small tiles forward
 
 
 def implicit(device: Device, family: str, own: str, box: Box) -> Floats:
@@ -60,8 +59,9 @@ def offers(
     Pascal's small ones for windows of 3×3, forward and for the data, are as fast as it says.
     """
     seconds = implicit(device, "conv", own, box)
-    early = device.generation in EARLY
-    if device.generation and (matrix or early):  # others have no such library
+    cuda = device.platform == "cuda"
+    early = not cuda or device.generation == "pascal"  # its library has but small tiles forward
+    if cuda and (matrix or early):  # others have no such library
         yield Offer("precomputed", seconds, INDEX * box.points * box.taps)
     yield Offer("implicit", seconds, np.zeros(()))
     quick = None if matrix else fitted(device, "winograd", own, box.part)
@@ -84,7 +84,7 @@ def offers(
         )
         if not limited:  # the largest tiles are the fastest
             break
-    if every and own == "fp32" and device.generation:
+    if every and own == "fp32" and cuda:
         for seconds, room in fourier(device, box):
             yield Offer("fourier", seconds, room)
 

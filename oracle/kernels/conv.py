@@ -179,7 +179,7 @@ def family_of(channels: Numbers, filters: Numbers, groups: Numbers, rank: int = 
 
 def matrix(device: Device, own: str) -> bool:
     """Whether numbers of this precision are multiplied by matrix units."""
-    return own in MATRIX and device.generation not in ("", "pascal")
+    return own in MATRIX and device.platform == "cuda" and device.generation != "pascal"
 
 
 def passes(device: Device, box: Box) -> Floats:

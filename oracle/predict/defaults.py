@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from oracle.kernels.curve import precision_on
 from oracle.kernels.profile import profile as opened
 from oracle.models import masks
 from oracle.models.model import Model
@@ -37,7 +38,8 @@ def options_for(
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
-    A model of tokens is trained in mixed precision with Adam by Megatron-Core, a model of pictures
+    A model of tokens is trained in mixed precision with Adam by Megatron-Core (on TPUs MaxText, on
+    processors by no framework), a model of pictures
     in fp32 with momentum by no framework at all, unless somebody says otherwise; one of both, such
     as a diffusion's U-Net, like the first but by no framework. A profile is one of this system's
     device.
@@ -58,7 +60,11 @@ def options_for(
     _check_algorithm(algorithm, system)
     _check_reading(reading, epochs)
     measured = None if profile is None else opened(profile).on(system.device)
-    software_spec = _software(software, masks.of_tokens(model), ideal)
+    software_spec = _software(software, masks.of_tokens(model), ideal, system)
+    if not (ideal or any_plan) and (complaint := foreign(software_spec, system)):
+        raise refusal("software", complaint, "leave `--software` out, or --any to suppose it does")
+    has_units = precision_on(system.device, precision) == precision
+    software_spec = software_spec.on(system.device, known=has_units)
     if workspace is not None:
         software_spec = software_spec.but(convolution=software_spec.convolution.said(workspace))
     if measured is not None and not ideal:
@@ -82,14 +88,25 @@ def room_for(system: System, plans: Iterable[str | Plan], grow: bool = False) ->
     return system.of_size(max(bytes_wanted, default=1), grow)
 
 
-# what runs a training where nobody says it, by kind of model
-USUAL = {"tokens": "megatron-core", "pictures": "plain"}
+# what runs a training where nobody says it: of tokens, on GPUs or not, and of pictures
+USUAL = {"tokens": "megatron-core", "pictures": "plain", "tpu": "maxtext", "cpu": "plain"}
+DEVICES = {"cuda": "NVIDIA's GPUs", "rocm": "AMD's GPUs", "tpu": "TPUs", "cpu": "processors"}
 
 
-def _software(software_name: Any, tokens: bool, ideal: bool) -> Software:
+def _software(software_name: Any, tokens: bool, ideal: bool, system: System) -> Software:
     if software_name is not None:
         return opened_software(software_name)
-    return PLAIN if ideal else _usual(USUAL["tokens" if tokens else "pictures"])
+    usual = USUAL.get(system.device.platform, USUAL["tokens"])
+    return PLAIN if ideal else _usual(usual if tokens else USUAL["pictures"])
+
+
+def foreign(software: Software, system: System) -> str:
+    """Why software does not run on the system's device at all; nothing where it does."""
+    platforms, device = software.launch.platforms, system.device
+    if not (platforms and device.platform) or device.platform in platforms:
+        return ""
+    runs_on = " and ".join(DEVICES[platform] for platform in platforms)
+    return f"{software.name} runs on {runs_on} alone, not on {device.name}"
 
 
 @lru_cache

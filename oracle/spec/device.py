@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from oracle.spec.document import suggest
 from oracle.spec.precision import PRECISIONS
@@ -20,6 +20,13 @@ FAMILIES = (
 PARTS = ("forward", "data", "weight", "backward")
 Reached = Annotated[float, Between(1e-3, 1)]  # of what a datasheet says
 ORIGINS = ("measured", "fitted", "datasheet", "assumed")
+Cuda = Literal["pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"]
+Rocm = Literal["cdna2", "cdna3"]
+Tpu = Literal["tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e"]
+# what programs for a kind of device are written for
+PLATFORMS = {kind: platform for platform, kinds in
+             {"cuda": Cuda, "rocm": Rocm, "tpu": Tpu, "cpu": Literal["cpu"]}.items()
+             for kind in get_args(kinds)}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,7 @@ class Device:
     library: Literal["", "nccl"] = ""  # of its collectives, where their model is known
     host: bool = False  # processors of the node itself: no queue is asked for them as GPUs
     # what its libraries are written for
-    generation: Literal["", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"] = (
-        ""
-    )
+    generation: Literal["", Cuda, Rocm, Tpu] = ""
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
     # of the peak rate, what matrix units keep up under the power that training is granted
     loaded: Annotated[float, Between(0.1, 1)] = 1.0
@@ -88,6 +93,16 @@ class Device:
     variation: Annotated[float, Between(0, 0.2)] = 0.0  # 1σ of speed from one device to the next
 
     GONE: ClassVar[dict[str, str]] = {"cache": "nothing was priced by it: leave the line out"}
+
+    @property
+    def kind(self) -> str:
+        """What software that was measured on one of these was measured on."""
+        return self.generation or ("cpu" if self.host else self.name)
+
+    @property
+    def platform(self) -> str:
+        """What its programs are written for; nothing where nobody says its generation."""
+        return PLATFORMS.get(self.kind, "")
 
     def slowed(self, times: float) -> Device:
         """One that takes so many times as long for the same kernels; launching them costs the same.

@@ -69,7 +69,7 @@ class KernelChoice:
     def computed(self, precision: str, device: Device, convolutions: bool = False) -> str:
         """The precision that products, or convolutions, of one asked for are made in."""
         may = self.tf32 == "all" or (convolutions and self.tf32 == "convolutions")
-        units = bool(device.generation) and "tf32" in device.peak
+        units = device.platform == "cuda" and "tf32" in device.peak
         return "tf32" if precision == "fp32" and may and units else precision
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from oracle.spec.device import PLATFORMS, Device
+from oracle.spec.document import suggest
 from oracle.spec.doubt import CHANGED, MEMORY
 from oracle.spec.formula import Formula
 from oracle.spec.gradients import GATHER, GRADIENTS, Gather, Gradients
@@ -244,6 +246,7 @@ class Launch:
     # `strategy.knob` -> the words or numbers that it can be told; not named: any
     knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rules: tuple[LaunchRule, ...] = ()
+    platforms: tuple[Literal["cuda", "rocm", "tpu", "cpu"], ...] = ()  # that it runs on; none: any
     models: dict[str, str] = field(default_factory=dict)  # it ships, as it calls them; none: any
     writer: str = ""  # of jobs: what `export` writes for it
     engines: tuple[str, ...] = ()  # of `oracle run`: the first that runs a plan does
@@ -273,12 +276,29 @@ class Software:
     convolution: Convolution = CONVOLUTION
     host: Host = Host()
     launch: Launch = Launch()
-    held: tuple[str, ...] = ()  # published tables, or runs of ours, that its time was held against
+    # published tables, or runs of ours, that its time was held against, and the kinds of device
+    # that these are of
+    held: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    counted: bool = field(default=False, metadata={"hidden": True})  # its memory, on devices alike
     changed: tuple[str, ...] = field(default=(), metadata={"hidden": True})  # by the user
 
     def check(self) -> Iterator[Clash]:
         if not self.source:
             yield Clash("source", "nobody says where this is from", "source: repository and commit")
+        for table, kinds in self.held.items():
+            for kind in kinds:
+                if kind not in PLATFORMS:
+                    hint = suggest(kind, PLATFORMS, "known")
+                    yield Clash(f"held.{table}", f"no kind of device is called `{kind}`", hint)
+
+    def on(self, device: Device, known: bool = True) -> Software:
+        """What of it is known on a device: its time on this kind, its memory on the platform.
+
+        Its time is not where it is not `known` to run so.
+        """
+        tables = {table: kinds for table, kinds in self.held.items() if device.kind in kinds}
+        platforms = {PLATFORMS[kind] for kinds in self.held.values() for kind in kinds}
+        return replace(self, held=tables if known else {}, counted=device.platform in platforms)
 
     @property
     def label(self) -> str:
@@ -293,7 +313,7 @@ class Software:
     @property
     def memory_doubt(self) -> float:
         """1σ of a device's bytes, relative, for want of a framework that is known."""
-        return 0.0 if self.held else MEMORY
+        return 0.0 if self.held or self.counted else MEMORY
 
     def but(self, **changes: Any) -> Software:
         """A copy with some groups or fields of its own replaced."""

@@ -126,7 +126,7 @@ class Grid:
             options_for(found, catalogue.system(self.systems[0]), self.precision, self.optimizer,
                         profile=self.profile, software=self.software, reading=self.reading,
                         shuffle=self.shuffle, epochs=self.epochs,
-                        workspace=self.workspace)  # fmt: skip
+                        workspace=self.workspace, any_plan=True)  # fmt: skip
         for way in self.ways:
             kind, _, text = way.partition(":")
             if kind == "each":

@@ -32,13 +32,13 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
     found: dict[str, Any] = dict.fromkeys(COLUMNS)
     found |= point._asdict() | {"point": point.number, "status": "infeasible", "plan": ""}
     del found["number"]
-    options = options_for(
-        model, system, grid.precision, grid.optimizer, grid.ideal, grid.max_memory, grid.gamma,
-        grid.algorithm, _profile(grid.profile, point.system), grid.software, grid.any_plan,
-        grid.reading, grid.shuffle, grid.epochs, grid.workspace,
-    )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
     try:
+        options = options_for(
+            model, system, grid.precision, grid.optimizer, grid.ideal, grid.max_memory, grid.gamma,
+            grid.algorithm, _profile(grid.profile, point.system), grid.software, grid.any_plan,
+            grid.reading, grid.shuffle, grid.epochs, grid.workspace,
+        )  # fmt: skip
         system = system.of_size(point.devices, grid.grow)
         shown, at, why = _answer(grid, point, model, system, options)
     except SpecError as error:
