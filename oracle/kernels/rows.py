@@ -49,6 +49,10 @@ EITHER_WAY = {"blackwell": {"fp8": 1.0}}
 NARROWED = 6.0  # bytes an element that is cast between 16 and 32 bits
 # a score under autocast: softmax writes 32 bits, cast down; back cast up, read twice as wide
 SCORED = {"forward": 8.0, "data": 10.0}
+# kernels and passes beside an activation's own where it was done in place on a view
+# (pytorch/pytorch, torch/csrc/autograd/functions/tensor.cpp: CopySlices, behind as_strided's
+# gradient: zeros, copied into, copied, copied again, and copied back)
+COPIES, COPIED = 5, 9
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 
 
@@ -85,6 +89,8 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
         found["data"] *= 0
     again = np.where(masks.attention(model), shard.rounds, 1.0)
     forward, backward = (again * each for each in launches(model))
+    if shard.software.kernels.rebased:
+        backward = backward + COPIES * masks.after_instance_norms(model)
     backward = backward * (not model.training.forward)
     if pieces is not None:  # each is launched
         forward, backward = forward + pieces[0], backward + pieces[1]
@@ -184,6 +190,8 @@ def _stream(at: At, device: Device, precision: str, part: str) -> Floats:
     over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
     if part == "forward":  # each time read and written in 16 bits, or read in 32
         over_x = over_x + LOGGED * at.family.loss * shard.software.kernels.logged
+    elif shard.software.kernels.rebased:
+        over_y = over_y + at(COPIED * masks.after_instance_norms(shard.model).astype(float))
     if shard.software.experts.dispatcher == "alltoall" and at.family.experts.any():
         copied = sorted_by_expert(at, precision)
         over_x = over_x + copied * at.family.returned

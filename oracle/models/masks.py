@@ -51,6 +51,16 @@ def convolutions(model: Model) -> Flags:
 
 
 @lru_cache(MODELS)
+def after_instance_norms(model: Model) -> Flags:
+    """Activations that are done in place on what an instance norm made."""
+    return np.array([
+        row.kind == "activation" and "y" in row.needs
+        and any(feed >= 0 and model.rows[feed].spans == "instance" for feed in feeds)
+        for row, feeds in zip(model.rows, model.feeds, strict=True)
+    ], bool)  # fmt: skip
+
+
+@lru_cache(MODELS)
 def embeddings(model: Model) -> Flags:
     return model.mask(lambda row: row.kind == "embedding")
 

@@ -113,6 +113,8 @@ def handed(model: Model) -> Array:
 def moving_rows(shard: Shard) -> Array:
     """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
     waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
+    if shard.software.kernels.rebased:  # four of its tensors where there are two else
+        waits = waits + 2 * shard.y * masks.after_instance_norms(shard.model)
     gradient_bytes = (
         shard.micro * shard.delta * ((shard.x + shard.y) * masks.moved(shard.model) + waits)
     )

@@ -52,6 +52,9 @@ class KernelChoice:
     # of what is asked for in fp32, what NVIDIA's matrix units of Ampere and later make as TF32
     tf32: Literal["none", "convolutions", "all"] = "convolutions"
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
+    # what is done in place on an instance norm's result, which is a view: the gradient goes back
+    # through five copies, three of them there at once
+    rebased: bool = False
     # one kernel updates all weights, or each term of the rule is one of each tensor's
     optimizer: Literal["fused", "apart"] = "fused"
     # what a processor loses to every row of a norm of tokens beside its bytes: a block each
