@@ -105,3 +105,13 @@ def test_kinds_that_nobody_knows_are_refused() -> None:
     with pytest.raises(SpecError, match="no kind of device is called `amper`"):
         software({"name": "mine", "source": "here", "held": {"my runs": ["amper"]}})
     assert Software().held == {}
+
+
+def test_volumes_on_processors_are_known_within_a_factor_of_three() -> None:
+    for where in ("cori-knl", "frontera", "fugaku"):
+        found = oracle.estimate("cosmoflow-128", where, "data:8", 64, precision="fp32",
+                                software="mlperf-hpc-tensorflow", reading="none")  # fmt: skip
+        ratio = found.seconds_high[0] / found.seconds[0]
+        assert 2.7 < ratio < 3.5, where
+    planes = oracle.estimate("resnet50", "cori-knl", "data:8", 64, precision="fp32", reading="none")
+    assert planes.seconds_high[0] / planes.seconds[0] < 2

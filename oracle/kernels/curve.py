@@ -23,7 +23,7 @@ from oracle.kernels.waves import waves
 from oracle.models.model import Floats
 from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
-from oracle.spec.doubt import FAMILY, PRECISION, SIBLING, UNTILED
+from oracle.spec.doubt import FAMILY, PRECISION, PROCESSORS, SIBLING, UNTILED
 from oracle.spec.precision import NARROW
 
 # bytes of an element as a kernel reads it
@@ -170,6 +170,8 @@ def origin(
             guess = UNTILED
         elif family == "gemm" and own not in ("fp16", "bf16"):  # which alone were measured
             guess = PRECISION * guess
+        elif family == "conv3d" and device.host:  # the guess was fitted to GPUs' kernels
+            guess = PROCESSORS
         uncertainty = guess if used.source == GUESS.source else min(uncertainty, guess)
     return Origin(kind, source, uncertainty, outside, used.reach)
 

@@ -11,7 +11,8 @@ squares; what is said to come `on top` of another adds to it, since both err the
               work it was not fitted to  on top, FOLD for each e-fold beyond
               of its sibling precision   × SIBLING (bf16 by fp16); by any other × PRECISION
               of another family          FAMILY, in place of what it states: three dimensions
-                                         by a curve of two lie within a factor of two to three
+                                         by a curve of two lie within a factor of two to three;
+                                         PROCESSORS, those of processors by a curve of GPUs
               no curve at all            what `kernels.curve.ASSUMED` states: what round figures
                                          err by on devices that were measured
     messages  fitted                     what the fit states, AGAIN at least
@@ -47,6 +48,8 @@ allreduce is published get 0.97, 0.98, 0.96, 0.92, 0.6, 0.48, 0.21 and 0.10 of t
 a host: renewing 6.7 billion weights there took DeepSpeed's ranks 20 s where 0.7 are priced (eight
 A800, gist.github.com/chenyaofo d4cd6a20), 3 billion less than 2.4 s where 0.3 are (two A100, cores
 bound to ranks, deepspeedai/DeepSpeed#7474): up to 9 and 30 times as long; of disks: assumed.
+PROCESSORS: none of the tables of kernels has volumes on processors, so that a step of them is known
+within a factor of three.
 MEMORY: how far predictions of memory move where nobody says what ran a published table, 0.12 on
 BLOOM's, 0.24 on torchtitan's, 0.02 on Megatron-Core's. READ, values that a device's share of a host
 decodes in a second: 850 pictures of 224² in three colours (Harvard's mlsysim tutorial on starving
@@ -65,7 +68,7 @@ COMMON = {"measured": 1.0, "fitted": 1 / 3, "datasheet": 1 / 1.5, "assumed": 1 /
 FOLD = 0.05
 SIBLING, PRECISION = 1.25, 2.0
 UNTILED = 0.5
-FAMILY = 0.6
+FAMILY, PROCESSORS = 0.6, 1.0
 AGAIN = 0.03
 OPERATION, COUSIN = 0.1, 0.05
 LIBRARY, DATASHEET = 0.2, 0.3
