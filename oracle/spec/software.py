@@ -298,7 +298,8 @@ class Software:
         """
         tables = {table: kinds for table, kinds in self.held.items() if device.kind in kinds}
         platforms = {PLATFORMS[kind] for kinds in self.held.values() for kind in kinds}
-        return replace(self, held=tables if known else {}, counted=device.platform in platforms)
+        return replace(self, held=tables if known else {},
+                       counted=self.counted or device.platform in platforms)  # fmt: skip
 
     @property
     def label(self) -> str:
