@@ -122,6 +122,7 @@ STAGES = (DENSE, "pipeline:2,segments=4,interleave=2 tensor:2", 64, "bf16")
 RANKS = (DENSE, "tensor:4,sequence=on", 8, "bf16")
 DEALT = (MIXTURE, "data:4 expert:4", 64, "bf16")
 EIGHT = (DENSE, "data:2,accumulate=2", 64, "fp8")
+ADAPTED = ("llama2-7b,train=lora:16,sequence=256", "data:2", 8, "fp8")
 EIGHT_RANKS = (DENSE, "tensor:4,sequence=on", 8, "fp8")
 # what a field moves, and what else must be said for that
 FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] = {
@@ -173,6 +174,8 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "state.fp8_casts": (EIGHT, {}),
     "state.fp8_inputs": (EIGHT, {}),
     "state.fp8_copies": (EIGHT, {}),
+    "state.frozen_copies": (ADAPTED, {}),
+    "state.fp8_gates": (ADAPTED, {}),
     "state.slack": (REPLICAS, {}),
     "kernels.attention": (REPLICAS, {}),
     "kernels.fused": (REPLICAS, {}),

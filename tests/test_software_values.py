@@ -658,6 +658,6 @@ def test_the_defaults_are_those_of_no_framework() -> None:
     assert PLAIN.exchange.buffer("bf16") == 4
     assert PLAIN.exchange.sent("bf16") == 2
     assert TensorMessages().sent("fp8") == 2
-    assert State().kept("fp8") == 2
+    assert State().kept("fp8", narrow=True, frozen=False) == 2
     assert PLAIN.kernels.flash_version is None
     assert PLAIN.label == "plain"

@@ -10,6 +10,8 @@ import pytest
 
 import oracle
 from benchmarks import deepseek_v3
+from benchmarks.memories.counted import adapted
+from benchmarks.published.nemo import cluster
 from oracle.commands.cli import main
 from oracle.models import masks
 from oracle.models.model import Model
@@ -95,6 +97,51 @@ def test_only_what_is_trained_is_exchanged_and_has_state() -> None:
     assert not only.exchange[0]
     assert only.memory[0] < found.memory[0] < 0.3 * alone.memory[0]
     assert only.seconds[0] < 0.6 * found.seconds[0] < 0.6 * alone.seconds[0]
+
+
+def test_what_never_changes_is_kept_once_and_adapters_in_16_bits() -> None:
+    """Frozen products in 8 bits with the copies that are said; tables, norms, adapters in 16."""
+    model = trained("llama2-7b", "lora:16")
+    narrow = model.repeat @ model.column(lambda row: row.weights * row.narrow)
+    for copies, told in ((1, None), (0, 0)):
+        state = {"weights": {"fp8": "fp8"}, "fp8_copies": 1, "frozen_copies": told}
+        software = {"name": "own", "source": "made up", "state": state}
+        found = oracle.estimate(model, "dgx-h100", "data:8", batch=8, precision="fp8",
+                                software=software)  # fmt: skip
+        wide = model.parameters - narrow
+        assert found.memory_kinds["weights"][0] == pytest.approx(2 * wide + (1 + copies) * narrow)
+
+
+@pytest.mark.parametrize(("train", "again"), [
+    ("lora:4:attention", False), ("lora:4:attention", True), ("lora:8:mlp", False),
+])  # fmt: skip
+def test_what_adapters_keep_is_what_torch_keeps(train: str, again: bool) -> None:
+    """Of eight layers, with and without checkpoints; nothing before the first adapter."""
+    row, difference = adapted(train, again)
+    assert abs(difference) < 0.02, row
+
+
+def test_gates_in_8_bits_keep_half_and_take_casts() -> None:
+    said = {"name": "own", "source": "made up"}
+    plain, eight = (
+        oracle.estimate("llama2-7b,train=lora:16:attention", "dgx-h100", "data:8", batch=8,
+                        precision="fp8", software=said | {"state": {"fp8_gates": gates}})
+        for gates in ("never", "frozen")
+    )  # fmt: skip
+    less = (plain.memory_kinds["activations"] - eight.memory_kinds["activations"])[0]
+    gates = 32 * 4096 * 2 * 11008  # of a sample, one byte less each
+    assert less == pytest.approx(gates, rel=0.05)
+    assert eight.seconds[0] > plain.seconds[0]
+
+
+def test_llama2_70b_with_adapters_fits_as_mlperf_ran_it() -> None:
+    """v5.0 on eight B200, v4.1 on eight H200, a replica on one and on two of them."""
+    hopper = cluster(8, "h200-sxm5")
+    for system, plan in (("dgx-b200", "data:8,zero=1"),
+                         (hopper, "data:4,zero=1,accumulate=2 context:2")):  # fmt: skip
+        found = oracle.estimate("llama2-70b,train=lora:16:attention,sequence=8192", system, plan,
+                                batch=8, precision="fp8", software="mlperf-nemo")  # fmt: skip
+        assert found.fits[0] > 0.8, plan
 
 
 def test_a_latent_is_refused_beside_heads_of_its_own() -> None:

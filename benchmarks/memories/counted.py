@@ -3,7 +3,8 @@
 Networks are small and plans run on processors, a rank a device, in fp32: a step of each plan is
 counted to the last tensor (`oracle/executor/measure/memory_count.py`). Predicted is what the
 software `executor` keeps, without what no tensor holds: libraries' reserve, holes between blocks.
-Nothing is fitted.
+Nothing is fitted. Adapters beside frozen weights are counted in PyTorch alone
+(`benchmarks/adapters.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import adapters
 from benchmarks.table import Table, figure
-from oracle.ask.alive import ANY, SOFTWARE, alive
+from oracle.ask.alive import ANY, SOFTWARE, UNCOUNTED, alive
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.ranks.launch import DONE
 from oracle.executor.run import run
@@ -29,7 +31,7 @@ from oracle.predict.workload import chooses
 from oracle.spec.catalogue import system
 
 RANKS = 4
-CLOSE = 0.02
+CLOSE, CLOSE_ADAPTERS = 0.02, 0.03
 CHOOSING = ("recompute", "offload")
 
 
@@ -105,6 +107,10 @@ PLANS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+ADAPTERS = ("lora:4", "lora:4:attention", "lora:16:qkv", "lora:8:mlp")
+AGAIN = {False: "serial", True: "recompute:full"}
+
+
 def chosen(spec: dict[str, Any], plan: str, batch: int) -> tuple[str, ...]:
     """Words of units where a device has no room for half of what the plan would keep; () of plans
     that leave no choice.
@@ -117,6 +123,20 @@ def chosen(spec: dict[str, Any], plan: str, batch: int) -> tuple[str, ...]:
     kinds = predict(what, where, [bare], [batch], options).memory_kinds
     room = sum(float(each[0]) for each in kinds.values()) - float(kinds["activations"][0]) / 2
     return unit_words(what, where, asked, replace(options, max_memory=room))
+
+
+def adapted(train: str, again: bool) -> tuple[dict[str, str], float]:
+    """What is counted and predicted of a GPT with adapters, as a row, and their difference."""
+    network, where, batch = model(GPT | {"train": train}), system(ANY), 16
+    options = options_for(network, where, "fp32", "momentum", software=SOFTWARE)
+    kinds = predict(network, where, [AGAIN[again]], [batch], options).memory_kinds
+    predicted = sum(float(kind[0]) for name, kind in kinds.items() if name not in UNCOUNTED)
+    counted = adapters.counted(FAMILY, train, batch, again).total
+    difference = predicted / counted - 1
+    return {
+        "network": f"gpt, {train}", "plan": AGAIN[again], "counted MB": f"{counted / 1e6:.3f}",
+        "predicted MB": f"{predicted / 1e6:.3f}", "off": f"{difference:+.1%}",
+    }, difference  # fmt: skip
 
 
 def table(quick: bool = False) -> Table:
@@ -138,14 +158,20 @@ def table(quick: bool = False) -> Table:
             "predicted MB": f"{predicted / 1e6:.3f}", "off": f"{off[-1]:+.1%}",
         })  # fmt: skip
     apart = np.abs(off)
+    beside = [adapted(train, again) for train in ADAPTERS[:few] for again in AGAIN]
+    rows += [row for row, _ in beside]
+    adapters_apart = np.abs([difference for _, difference in beside])
     return {
         "title": "counted: bytes of tensors alive at most, on the fullest device", "rows": rows,
         "figures": {
-            "plans": figure(len(rows), "", "≥ 30"),
+            "plans": figure(len(off), "", "≥ 30"),
             "plans within 2 %": figure((apart <= CLOSE).sum(), "", "all"),
             "median": figure(np.median(apart), "", "≤ 0.02"),
             "mean": figure(apart.mean(), "", "≤ 0.02"),
             "largest": figure(apart.max(), "", "≤ 0.02"),
+            "adapters": figure(len(beside), "", "≥ 8"),
+            "adapters within 3 %": figure((adapters_apart <= CLOSE_ADAPTERS).sum(), "", "all"),
+            "adapters, mean": figure(adapters_apart.mean(), "", "≤ 0.02"),
         },
         "notes": ["left out of both: what kernels take and give back before they return"],
     }  # fmt: skip

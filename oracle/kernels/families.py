@@ -20,9 +20,10 @@ class Family:
         (self.kind, *self.more), self.columns = key, np.array(columns)
         self.rows = rows = [model.rows[i] for i in columns]
         self.experts = np.array([r.experts for r in rows], float)
-        self.vocab, self.loss = (
-            np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
-        )
+        self.narrow = np.array([r.narrow for r in rows])
+        self.frozen = np.array([r.frozen for r in rows])
+        self.loss = np.array([r.kind == "loss" for r in rows])
+        self.gates = np.array([r.kind == "mlp" and "x" in r.needs for r in rows])
         self.adds = np.array([r.adds for r in rows])
         self.normed, self.summed = (
             np.array([r.kind == kind and r.made.tokens for r in rows]) for kind in ("norm", "add")

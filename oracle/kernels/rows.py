@@ -83,7 +83,7 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
         for part, seconds in zip(found, copies(shard, device), strict=True):
             found[part] = found[part] + seconds
     # nobody wants the gradient of the samples
-    found["data"] *= ~masks.entries(model) | masks.embeddings(model)
+    found["data"] *= ~masks.entries(model) | (masks.embeddings(model) & (model.trained > 0))
     found["weight"] *= model.trained
     if model.training.forward:
         found["data"] *= 0
@@ -144,17 +144,32 @@ def _gemm(at: At, device: Device, precision: str, part: str) -> Floats:
         seconds = seconds + np.where(at.family.bias, read, 0.0)
     if precision not in BESIDE:
         return seconds
-    # what goes in is cast, once for both gradients, weights each time or once a step; the
-    # vocabulary's product may stay as it is
     if part != "weight":
-        weights = k * n * (shard.software.state.fp8_casts == "use")
-        cast = m * k + weights if part == "forward" else m * n
-        moved = CAST[precision] - EITHER_WAY.get(device.generation, {}).get(precision, 0.0)
-        seconds = seconds + stream(device, moved * cast * held, queued=True)
-    if shard.software.kernels.head == "narrow":
-        return seconds
+        moved = _cast(at, device, precision, part, (m, n, k))
+        seconds = seconds + stream(device, moved * held, queued=True)
     plain = gemm(device, BESIDE[precision], *shapes[part], held, **how)
-    return np.where(at.family.vocab, plain, seconds)
+    narrow = at.family.narrow | (at.family.vocab & (shard.software.kernels.head == "narrow"))
+    return np.where(narrow, seconds, plain)
+
+
+def _cast(
+    at: At, device: Device, precision: str, part: str, sizes: tuple[Floats, Floats, Floats]
+) -> Floats:  # fmt: skip
+    """Bytes that casts of a product's operands move, and turns of weights that are kept one way.
+
+    What goes in is cast, once for both gradients, weights each time or once a step. Beside frozen
+    weights nothing is wanted turned round but the weights themselves (NVIDIA/TransformerEngine,
+    v2.8 pytorch/module/linear.py: `backward_needs_input`): each time, where no such copy stays.
+    """
+    (m, n, k), state, narrow = sizes, at.shard.software.state, NARROW[precision]
+    either = EITHER_WAY.get(device.generation, {}).get(precision, 0.0)
+    of_each_use, frozen = state.fp8_casts == "use", at.family.frozen
+    one_way = np.maximum(either, narrow * frozen)
+    if part == "forward":
+        weights = (CAST[precision] - either) * k * n * of_each_use
+        return np.asarray((CAST[precision] - one_way) * m * k + weights)
+    turned = frozen & (not either) & (not of_each_use) & (state.copied(precision, True) < 1)
+    return np.asarray((CAST[precision] - one_way) * m * n + 2 * narrow * k * n * turned)
 
 
 def _attention(at: At, device: Device, precision: str, part: str) -> Floats:
@@ -201,6 +216,8 @@ def _stream(at: At, device: Device, precision: str, part: str) -> Floats:
     if shard.software.kernels.autocast and shard.delta < 4:
         wide = wide | at.family.normed | at.family.summed
         cast = np.where(at.family.normed, NARROWED, 0.0) * at(shard.y)
+    if shard.gate < shard.delta:
+        cast = np.where(at.family.gates, (shard.delta + shard.gate) * at(shard.x), cast)
     width = np.where(wide, 4.0, shard.delta)
     moved = at(shard.micro) * (width * (over_x * at(shard.x) + over_y * at(shard.y)) + cast)
     chosen = shard.software.kernels

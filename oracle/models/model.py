@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from oracle.models import kept
 from oracle.models.build import Network, Segment, misfits, rows_of
 from oracle.models.layers import Extents, Row, Shape
 from oracle.models.places import Units, units_of
@@ -199,64 +200,23 @@ class Model:
 
     @cached_property
     def kept(self) -> Floats:
-        """|elements| of each row's output, per sample, that the backward pass wants.
-
-        A tensor is kept once, whoever wants it: the row that made it or rows that read it.
-        """
-        here, next_, after = np.zeros((3, len(self.rows)), bool)
-        for i, row in enumerate(self.rows):
-            if "y" in row.needs:
-                here[self._origin(i)] = True
-            own = self._segment(i)
-            for feed in self._wanted(i):
-                if feed < own.start and own.repeat > 1:  # from the second copy on: the copy before
-                    next_[self._origin(own.stop - 1)] = True
-                if feed >= 0:
-                    made = self._segment(feed)
-                    (here if made is own or made.repeat == 1 else after)[self._origin(feed)] = True
-        # the last row of a repeated block: all copies but one are read by the next copy
-        share = np.maximum(here, ((self.repeat - 1) * next_ + after) / self.repeat)
-        kept = share * self.y + self.column(lambda row: row.extra_kept)
-        kept[0] += self.x[0] / self.repeat[0]  # the samples themselves
-        return kept
+        """|elements| of each row's output, per sample, that the backward pass wants."""
+        return kept.kept_elements(self)
 
     @cached_property
     def fed(self) -> Flags:
         """Rows whose output only linear layers want again, so that it can be kept in 8 bits."""
-        product, other = np.zeros((2, len(self.rows)), bool)
-        for i, row in enumerate(self.rows):
-            if "y" in row.needs:
-                other[self._origin(i)] = True
-            linear = row.work == "gemm" and row.role != "vocab"
-            for feed in self._wanted(i):
-                if feed >= 0:
-                    (product if linear else other)[self._origin(feed)] = True
-        return np.asarray(product & ~other)
-
-    def _wanted(self, i: int) -> tuple[int, ...]:
-        """Rows whose output a row wants again in the backward pass."""
-        needs = self.rows[i].needs
-        return self.feeds[i] if "x" in needs else self.feeds[i][: "1" in needs]
-
-    def _segment(self, i: int) -> Segment:
-        return self.segments[self._segments[i]]
+        return kept.wanted_by(self, narrow=True)
 
     @cached_property
-    def _segments(self) -> list[int]:
-        """The segment that each row is in."""
-        return [k for k, one in enumerate(self.segments) for _ in range(one.start, one.stop)]
-
-    def _origin(self, i: int) -> int:
-        """The row whose memory row i's output lives in: flatten and reshape make none."""
-        at = 0
-        while self.rows[i].kind in ("flatten", "reshape") and self.feeds[i][at] >= 0:
-            i, at = self.feeds[i][at], self.rows[i].part
-        return i
+    def gated(self) -> Flags:
+        """Rows whose output only gates of MLPs want again."""
+        return kept.wanted_by(self, narrow=False)
 
     @cached_property
     def kept_bytes(self) -> Floats:
         """Further bytes that each row keeps per sample: masks, indices, fp32 copies."""
-        return self.column(lambda row: row.extra_bytes)
+        return kept.kept_bytes(self)
 
     @cached_property
     def mac(self) -> Floats:

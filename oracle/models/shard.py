@@ -29,6 +29,7 @@ class Shard:
     batch: Floats  # B    samples on this device per iteration
     delta: float  # δ    bytes per element of an activation
     fed: float  #      of an activation that only linear layers want again
+    gate: float  #      of an activation that only gates of MLPs want again
     summed: float  #      of a gradient where those of micro-batches are added up
     wire: float  #      of a gradient on its way
     gathered: float  #      of a weight that is gathered
@@ -94,8 +95,13 @@ class Shard:
     @property
     def kept_sample(self) -> Floats:
         """Bytes that each row keeps of a sample for its backward pass."""
-        width = np.where(self.model.fed, self.fed, self.delta)
-        return np.asarray(self.kept * width + self.kept_bytes)
+        return np.asarray(self.kept * self.kept_width + self.kept_bytes)
+
+    @property
+    def kept_width(self) -> Floats:
+        """Bytes of an element of what each row keeps."""
+        width = np.where(self.model.gated, self.gate, self.delta)
+        return np.where(self.model.fed, self.fed, width)
 
     @property
     def kept_size(self) -> Floats:
@@ -124,6 +130,7 @@ def serial(model: Model, batch: Numbers, delta: float, ideal: bool = False) -> S
         batch=np.asarray(batch, float),
         delta=delta,
         fed=delta,
+        gate=delta,
         summed=max(delta, 4.0),
         wire=delta,
         gathered=delta,

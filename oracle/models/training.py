@@ -76,10 +76,11 @@ def adapters(row: Row, rank: int) -> Iterator[Row]:
     narrow, cut = replace(row.made, channels=rank), row.role == "row"
     back = 1 + 3 * row.given.size / row.made.size
     yield Row(f"{row.name}.a", row.kind, "gemm", row.given, narrow, needs="x",
-              role="row" if cut else "", weights=row.given.channels * rank)  # fmt: skip
+              role="row" if cut else "", weights=row.given.channels * rank,
+              adapter=True)  # fmt: skip
     yield Row(f"{row.name}.b", row.kind, "gemm", narrow, row.made, needs="x",
               role="" if cut else "column", sequence=cut and row.made.tokens,
-              weights=rank * row.made.channels)  # fmt: skip
+              weights=rank * row.made.channels, adapter=True)  # fmt: skip
     yield Row(f"{row.name}.sum", row.kind, "stream", row.made, row.made, pieces=2,
               role="" if cut else "heads", sequence=cut and row.made.tokens,
               reads=(2, 3), rereads=(1, back))  # fmt: skip

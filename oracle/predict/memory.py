@@ -148,9 +148,9 @@ class Standing:
 def standing(load: Workload, options: Options) -> Standing:
     """What weights and their gradients take of each stage's device."""
     software, precision = options.software, options.precision
-    width = software.state.kept(precision)
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
     shard, stages, state = load.shard, load.stages, load.state
+    width = shard.model.column(lambda row: software.state.kept(precision, row.narrow, row.frozen))
     weights_here, state_here, updated_here = (
         1 - np.asarray(part_away)
         for part_away in (state.weights_away, state.state_away, state.updated_away)
@@ -160,7 +160,7 @@ def standing(load: Workload, options: Options) -> Standing:
     ahead = 1 + software.gather.prefetch
     gathered = ahead * _gathered(load) * load.shard.gathered
     fixed = {
-        "weights": load.weights_of("stored") * width * weights_here,
+        "weights": load.weights_of("stored", width) * weights_here,
         "gradients": load.weights_of("graded") * software.exchange.buffer(precision) * graded_here
         + encoding.rest_bytes(load, options),
         "optimizer": load.weights_of("stated", shard.slots) * state_here,
@@ -177,7 +177,7 @@ def standing(load: Workload, options: Options) -> Standing:
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.factor_bytes(load, options)
     # beside the device gradients are fp32, of what is renewed there
-    beside_bytes = load.weights_of("stored") * width * (1 - weights_here) + (
+    beside_bytes = load.weights_of("stored", width) * (1 - weights_here) + (
         load.weights_of("stated", shard.beside) * (1 - state_here)
         + load.weights_of("stated", 4.0) * (1 - updated_here)
     )

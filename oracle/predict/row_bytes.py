@@ -91,8 +91,8 @@ def made_rows(shard: Shard, model: Model) -> Array:
 def handed_rows(shard: Shard) -> Array:
     """Bytes of what a row made that those behind it alone want, gone when it runs back."""
     model = shard.model
-    width = np.where(model.fed, shard.fed, shard.delta)
-    return np.atleast_2d(shard.micro * shard.kept * width * handed(model) * np.ones(len(model)))
+    handed_bytes = shard.kept * shard.kept_width * handed(model)
+    return np.atleast_2d(shard.micro * handed_bytes * np.ones(len(model)))
 
 
 @lru_cache(masks.MODELS)

@@ -145,11 +145,10 @@ class _Rows:
         self.forward, self.backward = of_kind(times.forward), of_kind(times.data + times.weight)
         self.moving = of_kind(working_rows(shard, times.workspace))
         kept_bytes = of_kind(kept_rows(shard))
-        width = np.where(model.fed, shard.fed, shard.delta)
         # what nobody keeps is as large as it is made
         alive = of_kind(shard.micro * shard.y * shard.delta * masks.moved(model))
         share = every.share[self.at]
-        self.made = of_kind(shard.micro * shard.kept * width) * share
+        self.made = of_kind(shard.micro * shard.kept * shard.kept_width) * share
         self.made = np.minimum(self.made, np.where(share > 1, alive, np.inf))
         self.extra = np.maximum(kept_bytes - self.made, 0.0)  # masks, indices
         samples = np.minimum(of_kind(shard.micro * shard.x * shard.delta), self.extra)

@@ -196,6 +196,7 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
         shard = shard.but(
             dispatched=dispatched, combined=combined,
             software=software, fed=software.state.fed(precision),
+            gate=software.state.gate(precision, not model.training.full),
             summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),

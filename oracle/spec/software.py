@@ -144,22 +144,39 @@ class State:
     fp8_inputs: Literal["compute", "fp8"] = "compute"  # of linear layers, as they are kept
     # copies in operands' precision that stay beside each weight; by precision, if it differs
     fp8_copies: Ratio | dict[str, Ratio] = 0.0
+    # the same beside weights that are never trained; as many if not said
+    frozen_copies: Ratio | dict[str, Ratio] | None = None
+    # when what gates of MLPs take is kept in 8 bits, cast on the way out and back
+    fp8_gates: Literal["never", "frozen", "always"] = "never"
     slack: Fraction = 0.05  # of what the allocator hands out: rounding and holes between blocks
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        for name in ("weights", "beside", "step", "casts", "fp8_copies"):
+        for name in ("weights", "beside", "step", "casts", "fp8_copies", "frozen_copies"):
             yield from precisions(getattr(self, name), name)
 
     def weight(self, precision: str) -> float:
         """Bytes of a weight between steps, without copies that are made anew from it."""
         return bytes_of(width_of(self.weights, precision), precision)
 
-    def kept(self, precision: str) -> float:
-        """The same with what of it stays in operands' precision."""
-        copies = number_of(self.fp8_copies, precision) * NARROW.get(precision, 0.0)
-        return self.weight(precision) + copies
+    def kept(self, precision: str, narrow: bool, frozen: bool) -> float:
+        """The same with what of it stays in operands' precision; of others as wide as they are."""
+        if not narrow and precision in NARROW:
+            width = width_of(self.weights, precision)
+            return bytes_of("compute" if width in ("narrow", "fp8") else width, precision)
+        return self.weight(precision) + self.copied(precision, frozen) * NARROW.get(precision, 0.0)
+
+    def copied(self, precision: str, frozen: bool) -> float:
+        """Copies that stay beside a weight in operands' precision."""
+        if frozen and self.frozen_copies is not None:
+            return number_of(self.frozen_copies, precision)
+        return number_of(self.fp8_copies, precision)
+
+    def gate(self, precision: str, frozen: bool) -> float:
+        """Bytes of an activation that only gates want again."""
+        eight = self.fp8_gates == "always" or (self.fp8_gates == "frozen" and frozen)
+        return 1.0 if eight and precision in NARROW else bytes_of("compute", precision)
 
     def fed(self, precision: str) -> float:
         """Bytes of an activation that only linear layers want again."""

@@ -89,8 +89,14 @@ class Row:
     part: int = 0  # of tensors that its input holds together, the one it hands on
     tied: bool = False  # uses weights that another row holds
     frozen: bool = False  # its weights are not trained
+    adapter: bool = False  # stands beside a frozen matrix, in 16 bits where that is in fewer
     matrices: Extents = ()  # channels that each of several makes, where one row stands for them
     module: str = ""  # part of its layer that is made again by itself, as frameworks call it
+
+    @property
+    def narrow(self) -> bool:
+        """Whether its product is made in 8 or 4 bits, where that is asked for."""
+        return self.work == "gemm" and self.role != "vocab" and not self.adapter
 
     @property
     def mac(self) -> float:
