@@ -201,6 +201,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "host.dispatch": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.call": (RANKS, {"host": {"graphs": "none"}}),
     "host.unit": (ZERO_3, {"host": {"graphs": "none"}}),
+    "host.narrow": (EIGHT, {"host": {"graphs": "none"}}),
     "host.around": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.graphs": (REPLICAS, {}),
     "host.reader": ((PICTURES, "data:4", 64, "fp32"), {}),

@@ -212,6 +212,7 @@ class Host:
     dispatch: Seconds = 20e-6  # for each kernel, where the system does not say
     call: Ratio = 2.0  # kernels that a collective costs as much as
     unit: Seconds = 0.0  # beside, for each message that brings or takes a unit of the model
+    narrow: Seconds = 0.0  # beside, around each product in 8 or 4 bits, forward
     around: Ratio = 60.0  # kernels around each micro-batch: fetching it, scaling its loss
     # what is launched as one: `none`, an `iteration`, or parts of layers, `attn+moe_router`
     graphs: str = "none"
