@@ -53,6 +53,7 @@ class Shard:
     visits: Numbers = 1.0  #      expert rows: distinct experts here, each a kernel of its own
     segments: Numbers = 1.0  # S    micro-batches an iteration is cut into
     zero: Numbers = 0.0  #      stage of sharding that replicas of the weights agree on
+    whole: Numbers = 0.0  #      1 where sharded weights and gradients are whole until a step's end
     # shares of what replicas of a row's weights hold in common; experts have fewer replicas
     stored: Numbers = 1.0  #      of the weights, kept between uses (ZeRO-3: 1/p)
     graded: Numbers = 1.0  #      of the gradients, kept (ZeRO-2)

@@ -158,7 +158,8 @@ def standing(load: Workload, options: Options) -> Standing:
     graded_here = np.maximum(updated_here, 1.0 * (software.offload.sums == "device"))
     # the unit at work and those that come next
     ahead = 1 + software.gather.prefetch
-    gathered = ahead * _gathered(load) * load.shard.gathered
+    whole = np.asarray(state.whole) > 0
+    gathered = np.where(whole, load.gathered(), ahead * _gathered(load)) * load.shard.gathered
     fixed = {
         "weights": load.weights_of("stored", width) * weights_here,
         "gradients": load.weights_of("graded") * software.exchange.buffer(precision) * graded_here
@@ -174,6 +175,10 @@ def standing(load: Workload, options: Options) -> Standing:
         fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if software.experts.dispatcher == "hybridep" and load.plan.axis("expert").wide:
         fixed["buffers"] = _expert_buffers(load)
+    if software.tensor.library is not None:
+        several = (load.plan.axis("tensor").degree > 1) * np.ones((1, stages.devices))
+        several = load.kinds.spread(np.broadcast_to(several, (len(load.plan), stages.devices)))
+        fixed["buffers"] = fixed.get("buffers", 0.0) + software.tensor.library * several
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.factor_bytes(load, options)
     # beside the device gradients are fp32, of what is renewed there
@@ -185,7 +190,10 @@ def standing(load: Workload, options: Options) -> Standing:
     update_bytes = load.weights_of("stated") * software.state.updating(precision) * updated_here
     # gradients are scattered as they are sent, and added up as they are kept
     scattered = min(software.exchange.buffer(precision), software.exchange.sent(precision))
-    buffers = ahead * _gathered(load, trained=True) * scattered + copies
+    per_weight = np.where(
+        whole, shard.delta, ahead * scattered
+    )  # whole ones are added unit by unit
+    buffers = per_weight * _gathered(load, trained=True) + copies
     buffers = buffers + _buckets(load, options)
     sent = _lingering(load)
     buffers = buffers + sent

@@ -93,8 +93,9 @@ def work_of(
             device, each * added_up * (state.segments > 1), queued=True
         )
         # ZeRO-3 copies what it gathers into its place, unless it is gathered there, and gradients
-        # to where they are summed up
-        gathered, graded = load.gathered(), load.gathered(trained=True)
+        # to where they are summed up; once a step where they stay
+        often = np.where(np.asarray(state.whole) > 0, 1 / state.segments, 1.0)
+        gathered, graded = often * load.gathered(), often * load.gathered(trained=True)
         shared = gathered > 0
         moved = (gradient_width + buffer) * graded
         if software.gather.placed:

@@ -37,7 +37,8 @@ from oracle.spec.system import System
 Said = Sequence[tuple[Message, Strategy]]
 # what lies beside the device
 AWAY = ("weights_away", "state_away", "updated_away", "on_disk", "activations_away")
-STATE = ("batch", "segments", "zero", "stored", "graded", "stated", *AWAY)  # what is of each plan
+# what is of each plan
+STATE = ("batch", "segments", "zero", "whole", "stored", "graded", "stated", *AWAY)
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,8 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
             slots=slots_of(model, options), beside=host_slots(model, options),
         )  # fmt: skip
+        if software.gather.pipelined == "whole":
+            shard = shard.but(whole=1.0 * (plan.axis("pipeline").degree > 1))
     for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
     return shard

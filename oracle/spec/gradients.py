@@ -102,6 +102,9 @@ class Gather:
     """How weights that are sharded come back."""
 
     wire: Width | dict[str, Width] = "compute"  # as they are sent
+    # in a pipeline: units come and go with each micro-batch; or all that came stays, and gradients
+    # are whole until the last one
+    pipelined: Literal["units", "whole"] = "units"
     overlap: Literal["none", "forward"] = "none"  # of renewed weights (ZeRO 1 and 2)
     prefetch: Whole = 1  # units whose weights are gathered ahead of their use (ZeRO 3)
     placed: bool = True  # and copied to where they are used; else they are gathered there

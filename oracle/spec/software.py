@@ -27,7 +27,7 @@ from oracle.spec.kernel_choice import (
 )
 from oracle.spec.precision import MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
-from oracle.spec.units import Seconds
+from oracle.spec.units import Bytes, Seconds
 from oracle.spec.widths import Width, bytes_of, number_of, width_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class TensorMessages:
     shown: Fraction = 0.25  # of a pipelined message, its first or last piece
     lingers: bool = False  # what a pass scatters stays until it was sent, the host a pass ahead
     gather: Width | dict[str, Width] = "compute"  # as activations are sent to be gathered
+    library: Bytes | None = None  # that the library of messages keeps on each device of the group
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 

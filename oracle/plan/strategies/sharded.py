@@ -55,12 +55,16 @@ class Sharded(Strategy):
 
 
 def cut_state(shard: Shard, zero: Array | float, p: Array) -> Shard:
-    """Optimizer state is shared out from stage 1 on, gradients from 2, weights at 3."""
-    stage = np.asarray(zero)
+    """Optimizer state is shared out from stage 1 on, gradients from 2, weights at 3.
+
+    Where gradients pile up whole until a step's end weights are shards from 2 on: what was
+    gathered lies beside them.
+    """
+    stage, whole = np.asarray(zero), np.asarray(shard.whole) > 0
     return shard.but(
         stated=shard.stated / np.where(stage >= 1, p, 1),
-        graded=shard.graded / np.where(stage >= 2, p, 1),
-        stored=shard.stored / np.where(stage >= 3, p, 1),
+        graded=shard.graded / np.where((stage >= 2) & ~whole, p, 1),
+        stored=shard.stored / np.where(stage >= 3 - whole, p, 1),
     )
 
 
@@ -85,7 +89,8 @@ def exchange(
     Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
     the new weights: the same bytes; a software may add up `whole` ones at stage 1. Stage 3 gathers
     each unit's weights before either pass of every micro-batch. From stage 2 on nobody has room
-    for whole gradients, so those of each micro-batch are scattered when they are there. `plain` is
+    for whole gradients, so those of each micro-batch are scattered when they are there, unless
+    they are whole until the step's end and are scattered then, under nothing. `plain` is
     what the allreduce of stage 0 sends of the gradients' bytes; `fewer` what stage 3 says in fewer
     bytes.
     """
@@ -99,7 +104,8 @@ def exchange(
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
         messages_sent += [Message(_named(axis, axes), "allreduce", sent * plain, (axis,),
                           (stage == 0) * 1.0, when="step") for axis in axes]  # fmt: skip
-    nbytes = (stage >= 2) & (np.asarray(shard.segments) > 1)
+    last = (stage >= 2) & (np.asarray(shard.whole) > 0)
+    nbytes = (stage >= 2) & (np.asarray(shard.segments) > 1) & ~last
     whole = (stage == 1) & (exchange_spec.exchange.sharded == "whole") & (not shard.ideal)
     for prefix, rows, group in peers(shard, axes):
         buffer, weights, changed = sent * rows, gathered * rows, new * rows
@@ -121,9 +127,12 @@ def exchange(
         if whole.any():
             messages_sent.append(Message(f"{prefix}gradients whole", "allreduce", buffer, group,
                                          whole * 1.0, when="step"))  # fmt: skip
+        if last.any():
+            messages_sent.append(Message(f"{prefix}gradients scattered last", "reduce_scatter",
+                                         scattered, group, last * 1.0, when="step"))  # fmt: skip
         messages_sent += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", scattered, group,
-                    ((stage >= 1) & ~nbytes & ~whole) * 1.0, when="step", hides=under),
+                    ((stage >= 1) & ~nbytes & ~whole & ~last) * 1.0, when="step", hides=under),
             Message(f"{prefix}gradients scattered each time", "reduce_scatter", scattered, group,
                     nbytes * 1.0, when="unit backward", hides=under),
             Message(f"{prefix}weights renewed", "allgather", changed, group,
