@@ -21,6 +21,7 @@ class Family:
         self.rows = rows = [model.rows[i] for i in columns]
         self.experts = np.array([r.experts for r in rows], float)
         self.narrow = np.array([r.narrow for r in rows])
+        self.vocab = np.array([r.role == "vocab" for r in rows])
         self.frozen = np.array([r.frozen for r in rows])
         self.loss = np.array([r.kind == "loss" for r in rows])
         self.gates = np.array([r.kind == "mlp" and "x" in r.needs for r in rows])
