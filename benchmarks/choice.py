@@ -29,6 +29,7 @@ from benchmarks.published import Row, nanotron, number, rows, tables
 from benchmarks.published.table import BRAIN_ADAM
 
 FILE = "nanotron_h100.csv"
+RECOMMENDED = 0.95  # chance to fit from which `recommend` names a plan
 SURE = 0.9  # chance to fit from which a plan that crashed was a mistake with confidence
 NEAR = 2.0  # times the best of its question: plans that anybody would consider
 
@@ -39,11 +40,11 @@ class Plan:
 
     row: Row
     measured: float  # seconds; NaN where it crashed
-    memory: float  # bytes allocated, NaN likewise
+    memory: float  # bytes that rank 0 held, NaN likewise
     seconds: float
     low: float
     high: float
-    allocated: float
+    held: float  # on the first stage
     fits: bool
     chance: float  # that it fits
 
@@ -103,15 +104,14 @@ def _predicted(members: list[Row], system: str, software: str) -> list[Plan]:
         nanotron.llama(members[0]), system, [nanotron.plan_of(row) for row in members], batches,
         software=software, any_plan=True, reading="none", **BRAIN_ADAM,
     )  # fmt: skip
-    allocated = estimate.memory - estimate.memory_kinds["reserve"]
     plans = []
     for i, row in enumerate(members):
         ran = row["status"] == "ran"
         plans.append(Plan(
             row, nanotron.seconds_of(row) if ran else np.nan,
             float(row["memory_gb"]) * 2**30 if ran else np.nan, float(estimate.seconds[i]),
-            float(estimate.seconds_low[i]), float(estimate.seconds_high[i]), float(allocated[i]),
-            bool(estimate.feasible[i]), float(estimate.fits[i]),
+            float(estimate.seconds_low[i]), float(estimate.seconds_high[i]),
+            estimate.work[i].first_stage_bytes, bool(estimate.feasible[i]), float(estimate.fits[i]),
         ))  # fmt: skip
     return plans
 
@@ -128,7 +128,7 @@ def nearness(questions: dict[Any, list[Plan]]) -> list[dict[str, Any]]:
     near = [plan for key, plans in questions.items() for plan in plans
             if plan.ran and plan.degree("pp") == 1
             and plan.measured <= NEAR * best[key]]  # fmt: skip
-    of_memory = np.array([abs(plan.allocated / plan.memory - 1) for plan in ran])
+    of_memory = np.array([abs(plan.held / plan.memory - 1) for plan in ran])
     inside = np.mean([plan.low <= plan.measured <= plan.high for plan in alone])
     width = np.median([(plan.high - plan.low) / plan.seconds for plan in alone])
     return [
@@ -170,7 +170,7 @@ def choices(questions: dict[Any, list[Plan]]) -> list[dict[str, Any]]:
     for kind, (_, of_regret, of_tau) in KINDS.items():
         answers = [line for line in regrets(questions) if line["kind"] == kind]
         columns = {name: 100 * np.array([answer[name] for answer in answers])
-                   for name in ("first", "three", "chance", "thumb", "guidance",
+                   for name in ("first", "three", "recommended", "chance", "thumb", "guidance",
                                 "behind")}  # fmt: skip
         lines += [
             _line(f"{kind}: questions", len(answers)),
@@ -183,7 +183,8 @@ def choices(questions: dict[Any, list[Plan]]) -> list[dict[str, Any]]:
             _line(f"{kind}: Kendall's τ", np.mean([answer["tau"] for answer in answers]),
                   goal=of_tau),
             *(_line(f"{kind}: regret of {words}, mean", columns[name].mean(), "%")
-              for name, words in (("chance", "chance"), ("thumb", "a rule of thumb"),
+              for name, words in (("recommended", "the first that fits with 95 %"),
+                                  ("chance", "chance"), ("thumb", "a rule of thumb"),
                                   ("guidance", "Megatron's guidance"))),
         ]  # fmt: skip
     return lines
@@ -202,14 +203,15 @@ def regrets(questions: dict[Any, list[Plan]]) -> list[dict[str, Any]]:
             measured = np.array([plan.measured for plan in plans])
             seconds = np.array([plan.seconds for plan in plans])
             loss, order = measured / measured.min() - 1, np.argsort(seconds, kind="stable")
-            best = int(measured.argmin())
+            best, sure = int(measured.argmin()), np.array([plan.chance for plan in plans])
+            recommended = np.lexsort((seconds, sure < RECOMMENDED))[0]
             lines.append({
                 "kind": kind, "model": model, "nodes": nodes, "plans": len(plans),
                 "first": float(loss[order[0]]), "three": float(loss[order[:3]].min()),
                 "place": int(np.flatnonzero(order == best)[0]),
                 "behind": float(seconds[best] / seconds.min() - 1),
                 "tau": float(kendalltau(seconds, measured).statistic),
-                "chance": float(loss.mean()),
+                "recommended": float(loss[recommended]), "chance": float(loss.mean()),
                 "thumb": float(loss[_least(plans, _by_thumb)]),
                 "guidance": float(loss[_least(plans, _by_guidance)]),
             })  # fmt: skip

@@ -208,9 +208,13 @@ def predict(
         if one.kind != "seconds":
             tensors = one.kind == "allocated"
             held = found.memory - tensors * found.memory_kinds["reserve"]
-            if not tensors:  # a device shows what its allocator keeps, up to all that it has
+            if (
+                one.kind == "memory"
+            ):  # a device shows what its allocator keeps, up to all that it has
                 most = np.maximum(held, found.system.device.memory)
                 held = np.minimum(held + found.cached, most)
+            if one.kind == "first":
+                held = np.array([work.first_stage_bytes for work in found.work])
             values[members] = held
             wide = found.memory_high - found.memory
             low[members], high[members] = held - wide, held + wide

@@ -59,8 +59,14 @@ def nanotron(rows_read: list[Row]) -> Iterator[Case]:
 
 @table("nanotron_memory", "nanotron_h100*.csv", "mean ≤ 4 %, ≤ 9 misfits, ≤ 30 of 572 said to fit")
 def nanotron_memory(rows_read: list[Row]) -> Iterator[Case]:
-    """Peak of allocated memory of all plans that ran, and plans that crashed as out of memory."""
+    """What rank 0's allocator held at most in plans that ran, and plans that crashed.
+
+    Rank 0 writes the row (huggingface/nanotron, @67c5ebb6 src/nanotron/helpers.py:775-776), which
+    is on the first stage (parallel/context.py:68-78). That bytes move with replicas that hold the
+    same, and with micro-batches though peaks of what is allocated are forgotten after them
+    (src/nanotron/logging.py:250-259, trainer.py:492-513), says that they are those reserved.
+    """
     for row in rows_read:
         ran = row["status"] == "ran"
         measured = float(row["memory_gb"]) * 2**30 if ran else float("inf")
-        yield step(row, measured, "allocated")
+        yield step(row, measured, "first")

@@ -29,7 +29,8 @@ class Case:
     batch: int
     measured: float  # seconds per iteration, or bytes; infinite where it ran out of memory
     options: dict[str, Any] = field(default_factory=dict)
-    kind: str = "seconds"  # or "memory", or "allocated": tensors alone
+    # or "memory", "allocated": tensors alone, or "first": what rank 0's allocator holds
+    kind: str = "seconds"
     others: tuple[str, ...] = ()  # where the source leaves the plan open: the fastest that fits
     software: str = ""  # what ran it, by the name of its spec
 

@@ -65,9 +65,16 @@ def dealt_by_cost(model: Model, chunks: int) -> list[int]:
 
 
 def cuts_by_cost(model: Model, chunks: int) -> Array | None:
-    """Units dealt by cost; nothing where a chunk is left without any."""
-    edges = dealt_by_cost(model, chunks)
-    return np.array([*edges, len(model.units[0])]) if len(edges) == chunks else None
+    """Units dealt by cost; the last chunks have one each where dealing leaves them without any.
+
+    Nothing where there are fewer units than chunks.
+    """
+    units, edges = len(model.units[0]), dealt_by_cost(model, chunks)
+    if units < chunks:
+        return None
+    latest = units - chunks + np.arange(chunks + 1)  # that leaves a unit for each chunk behind
+    dealt = np.pad(edges, (0, chunks + 1 - len(edges)), constant_values=units)
+    return np.asarray(np.minimum(dealt, latest))
 
 
 @lru_cache(1024)

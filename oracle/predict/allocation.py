@@ -117,8 +117,10 @@ def timeline(estimate: Estimate, row: int = 0, stage: int | None = None) -> Time
         _ = steps.spans
     except ValueError as error:
         raise refusal("memory", str(error)) from None
-    words = chosen(estimate, row)
-    return _played(Stage(load, stage_number, steps.schedule, estimate.options, words), steps)
+    words, work = chosen(estimate, row), estimate.work[row]
+    lead = float(work.block.step.lead[work.row, stage_number])
+    stage_played = Stage(load, stage_number, steps.schedule, estimate.options, words, lead)
+    return _played(stage_played, steps)
 
 
 def chosen(estimate: Estimate, row: int = 0) -> tuple[str, ...]:

@@ -134,6 +134,11 @@ class Work:
         return self.block.plan[[self.row]]
 
     @property
+    def first_stage_bytes(self) -> float:
+        """What the allocator of the first stage's device holds, as logs of rank 0 say."""
+        return float(np.broadcast_to(self.block.held.first, len(self.block.plan))[self.row])
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What each of the model's units does with its activations, by the room there is where
         that decides: words of `unit_choice`, or `parts` that do not all do the same.
@@ -284,7 +289,7 @@ class Table:
             left = None if choice is None else choice.left
             part, part_row = (load, same) if rows is None or choice is not None else load.part(same)
             held_bytes = memory.held_bytes(
-                part, plan, part_row, self.system.device, self.options, left
+                part, plan, part_row, self.system.device, self.options, left, lead=step.lead
             )
             reads = [] if read is None else read.rules
             return held_bytes, limits([*rules, *reads], plan, self.system, held_bytes, self.options)

@@ -50,6 +50,7 @@ class Held:
     doubt: float = 0.0  # relative 1σ for want of a framework that is known
     beside: Array | float = 0.0  # bytes that lie outside the device, of the fullest stage's
     on_disk: Array | float = 0.0  # where they lie on disks instead of in the host's memory
+    first: Array | float = 0.0  # what the first stage's allocator holds, as rank 0 logs it
 
     @property
     def total(self) -> Array:
@@ -72,10 +73,11 @@ class Left:
 
 def held_bytes(
     load: Workload, plan: Plan, same: Array, device: Device, options: Options,
-    left: Left | None = None, among: Array | None = None,
+    left: Left | None = None, among: Array | None = None, lead: Array | float = 1.0,
 ) -> Held:  # fmt: skip
     """Peak bytes of the fullest stage of each plan, by kind; `among` some of them alone.
 
+    `lead` is the share of a pass forward that the host is ahead of the device.
     Distinct workloads are few; schedule and recomputation choose among what each may keep.
     """
     shard, stages = load.shard, load.stages
@@ -86,7 +88,8 @@ def held_bytes(
             {kind: values[same] for kind, values in worst_bytes.kinds.items()},
             worst_bytes.stage[same],
         )
-    stand = standing(load, options)
+    stand, sent = standing(load, options, 0.0), _lingering(load)
+    sent = np.broadcast_to(sent, stand.buffers.shape)[same] * lead
     early, later = alive.peaks(shard, plan, alike, stages, load.times.workspace)
     outside = stand.beside
     if left is not None:
@@ -98,15 +101,16 @@ def held_bytes(
     nothing, gathered = np.zeros((1, stages.devices)), stand.gathered[same]
     moments = [
         {"weights": gathered, "activations": early.real - early.imag, "workspace": early.imag,
-         "buffers": stand.waiting[same]},
+         "buffers": stand.waiting[same] + sent},
         {"weights": gathered, "activations": later.real - later.imag, "workspace": later.imag,
-         "buffers": stand.buffers[same]},
+         "buffers": stand.buffers[same] + sent},
         {"weights": nothing, "activations": nothing, "workspace": nothing,
          "buffers": stand.update[same]},
     ]  # fmt: skip
     base = np.sum(list(stand.fixed.values()), axis=0)[same]
     totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
     stage_bytes = np.maximum.reduce(totals)
+    first_bytes = (1 + options.software.state.slack) * stage_bytes[:, 0]
     if among is not None:
         stage_bytes = np.where(among, stage_bytes, 0.0)
     # of stages that tie the first is named
@@ -129,7 +133,7 @@ def held_bytes(
     disk = np.broadcast_to(np.asarray(load.state.on_disk), (len(outside), 1))
     away, doubt = outside[same].max(axis=-1), options.software.memory_doubt
     return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
-                doubt, away, disk[same, 0])  # fmt: skip
+                doubt, away, disk[same, 0], first_bytes)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,11 @@ class Standing:
     waiting: Array  # tensors for stages far ahead, while passes run
 
 
-def standing(load: Workload, options: Options) -> Standing:
-    """What weights and their gradients take of each stage's device."""
+def standing(load: Workload, options: Options, lead: float = 1.0) -> Standing:
+    """What weights and their gradients take of each stage's device.
+
+    `lead` is the share of a pass forward that the host is ahead of the device.
+    """
     software, precision = options.software, options.precision
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
     shard, stages, state = load.shard, load.stages, load.state
@@ -179,6 +186,9 @@ def standing(load: Workload, options: Options) -> Standing:
         several = (load.plan.axis("tensor").degree > 1) * np.ones((1, stages.devices))
         several = load.kinds.spread(np.broadcast_to(several, (len(load.plan), stages.devices)))
         fixed["buffers"] = fixed.get("buffers", 0.0) + software.tensor.library * several
+    if software.tensor.buffers:
+        gathered_bytes = software.tensor.buffers * _gathered_tensor(load)
+        fixed["buffers"] = fixed.get("buffers", 0.0) + gathered_bytes
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.factor_bytes(load, options)
     # beside the device gradients are fp32, of what is renewed there
@@ -195,7 +205,7 @@ def standing(load: Workload, options: Options) -> Standing:
     )  # whole ones are added unit by unit
     buffers = per_weight * _gathered(load, trained=True) + copies
     buffers = buffers + _buckets(load, options)
-    sent = _lingering(load)
+    sent = lead * _lingering(load)
     buffers = buffers + sent
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
@@ -317,12 +327,26 @@ def _lingering(load: Workload) -> Array:
     """(plans, p): what a forward pass scatters, where the host frees it before it was sent."""
     if not load.shard.software.tensor.lingers:
         return np.zeros((1, 1))
-    shape = len(load.plan), len(load.shard.model)
-    scattered = np.zeros(shape)
-    for message in load.plan.axis("tensor").talk(load.shard):
-        if message.op == "reduce_scatter" and message.when == "forward":
-            scattered = scattered + message.nbytes * message.calls
-    return load.total(scattered)
+    return load.total(sum(_by_tensor_ranks(load, "reduce_scatter"), _no_bytes(load)))
+
+
+def _gathered_tensor(load: Workload) -> Array:
+    """(plans, p): the largest tensor that a forward pass gathers among tensor ranks."""
+    largest = np.maximum.reduce([_no_bytes(load), *_by_tensor_ranks(load, "allgather", each=True)])
+    return load.kinds.spread(load.stages.largest(largest, np.arange(len(load.shard.model))))
+
+
+def _no_bytes(load: Workload) -> Array:
+    return np.zeros((len(load.plan), len(load.shard.model)))
+
+
+def _by_tensor_ranks(load: Workload, op: str, each: bool = False) -> list[Array]:
+    """Bytes of a forward pass's messages of an operation among tensor ranks; of `each`, once."""
+    return [
+        message.nbytes * (np.minimum(message.calls, 1) if each else message.calls)
+        for message in load.plan.axis("tensor").talk(load.shard)
+        if message.op == op and message.when == "forward"
+    ]
 
 
 def _buckets(load: Workload, options: Options) -> Array:

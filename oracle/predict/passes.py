@@ -84,6 +84,14 @@ class StagePasses:
     backward_host: Array
     crossed: Array  # what messages at borders make both passes longer
 
+    @property
+    def lead(self) -> Array:
+        """(n, p) share of a pass forward that the host launched before the device ran it."""
+        kernels = self.forward - self.forward_messages
+        launched = np.divide(self.forward_host, kernels, out=np.ones_like(kernels),
+                             where=kernels > 0)  # fmt: skip
+        return np.asarray(np.clip(1 - launched, 0.0, 1.0)[self.row])
+
     def kinds(self, row: Array) -> dict[str, Array]:
         """By the kind of turn; a backward pass is taken whole or in its two parts."""
         return {"forward": self.forward[row], "backward": self.backward[row],

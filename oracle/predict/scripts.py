@@ -71,8 +71,9 @@ class Stage:
     """A stage of one plan, and the tensors on it as they are met."""
 
     def __init__(self, load: Workload, stage: int, schedule: str, options: Options,
-                 words: tuple[str, ...] = ()) -> None:  # fmt: skip
+                 words: tuple[str, ...] = (), lead: float = 1.0) -> None:  # fmt: skip
         self.load, self.stage, self.schedule, self.options = load, stage, schedule, options
+        self.lead = lead
         self.words = words  # of the model's units, where each chose whether it is made again
         self.many = load.stages.devices
         shard, self.model = load.shard, load.shard.model
@@ -208,7 +209,7 @@ class Stage:
     @cached_property
     def stand(self) -> dict[str, float]:
         """Bytes that no micro-batch brings, beside those that stay."""
-        stand = standing(self.load, self.options)
+        stand = standing(self.load, self.options, self.lead)
         return {name: self._stage_bytes(getattr(stand, name))
                 for name in ("gathered", "buffers", "update", "waiting")}  # fmt: skip
 

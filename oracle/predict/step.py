@@ -64,6 +64,16 @@ class Step:
         waited = self.compute["bubble"] + self.segments * (slowest - mean)
         return np.asarray(self.seconds - waited)
 
+    @property
+    def lead(self) -> Array:
+        """(n, p) share of a pass forward that the host is ahead of the device at its end.
+
+        All of it where micro-batches follow each other; none where the only one follows a loss that
+        was read. At borders the host waits, so it gains no more than a pass leaves it.
+        """
+        follows = 1.0 * (self.segments > 1)[:, None]
+        return follows * np.where(self.stages[:, None] > 1, self.passes.lead, 1.0)
+
     def take(self, rows: Array) -> Step:
         """The same of some plans."""
         columns = {name: getattr(self, name)[rows] for name in (

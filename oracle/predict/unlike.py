@@ -376,6 +376,7 @@ def _chosen(part_bytes: list[memory.Held], which: Array, face: Array) -> memory.
         pick([one_part.cached for one_part in part_bytes]), part_bytes[0].doubt,
         pick([one_part.beside for one_part in part_bytes]),
         pick([one_part.on_disk for one_part in part_bytes]),
+        pick([one_part.first for one_part in part_bytes]),
     )  # fmt: skip
 
 

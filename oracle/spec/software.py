@@ -53,6 +53,7 @@ class TensorMessages:
     backward_column_reduce: Under = "weight"  # gradients of its input, after it
     shown: Fraction = 0.25  # of a pipelined message, its first or last piece
     lingers: bool = False  # what a pass scatters stays until it was sent, the host a pass ahead
+    buffers: Whole = 0  # that stay, each as large as the largest tensor that a pass gathers
     gather: Width | dict[str, Width] = "compute"  # as activations are sent to be gathered
     library: Bytes | None = None  # that the library of messages keeps on each device of the group
     source: str = ""

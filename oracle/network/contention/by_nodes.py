@@ -5,14 +5,15 @@
 Networks of many nodes give less than their sheets say, the less the more nodes talk, and not
 always as much. Between the numbers of nodes that were measured log φ runs straight on log n;
 beyond them it stays. A message of short parts is as much slower as a long one: nobody measured
-those by nodes.
+those by nodes, so one of an operation that the library was never fitted to may take as much longer
+as libraries' constants fall short of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import exp, hypot, log
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from oracle.network.contention.cached import Key, cache_of
 from oracle.network.contention.groups import RankGroups, spanning_level
 from oracle.network.contention.line import CostLine
 from oracle.spec.by_nodes import ByNodes
-from oracle.spec.doubt import AGAIN, NINETY, OPERATION
+from oracle.spec.doubt import AGAIN, NINETY, OPERATION, SHORT
 from oracle.spec.level import Level
 from oracle.spec.system import System
 
@@ -58,12 +59,15 @@ def slowed(system: System, op: str, groups: RankGroups, model: Model) -> Iterato
         yield from model(system, op, groups)
         return
     slowdown = slowdown_of(system, level, op, *nodes_of(system, groups), model)
-    times = slowdown.median
+    times, short = slowdown.median, slowdown.slower
+    if not any(op in library.operations for library in system.library
+               if library.level == level.name):  # fmt: skip
+        short = hypot(short, SHORT["inside"])  # what a library's constants fall short by
     for line in model(system, op, groups):
         yield replace(
             line, per_byte=line.per_byte * times, phi=line.phi * times,
             origin="fitted", uncertainty=slowdown.faster + slowdown.beyond,
-            short=slowdown.slower, sizes=slowdown.sizes, outside=not slowdown.measured,
+            short=short, sizes=slowdown.sizes, outside=not slowdown.measured,
         )  # fmt: skip
 
 
