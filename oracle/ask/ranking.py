@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.bad_moments import BadMoment
 from oracle.ask.compression import Compression
 from oracle.ask.ties import SEED, doubts, likeliest, settling, tied
 from oracle.predict.estimate import Estimate
@@ -35,6 +36,7 @@ class Ranking(Tabular):
     compression: Compression | None = None  # whether it pays, where that was asked
     # of a device's memory, what one row of one sample alone wants, where nothing fits for that
     wanted: float | None = None
+    bad_moment: BadMoment | None = None  # where the first is the one that loses least then
 
     def __len__(self) -> int:
         return len(self.estimate)

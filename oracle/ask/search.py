@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from oracle.ask import spending
+from oracle.ask.bad_moments import steadiest_first
 from oracle.ask.candidates import NO_RIVAL, TIE, Candidates, Representative
 from oracle.ask.climb import changed, climb
 from oracle.ask.partitions import balanced, places
@@ -148,10 +149,11 @@ def recommend(
     slower, given_up = (
         sum(getattr(pool, name) for pool in pools) for name in ("slower", "given_up")
     )
-    return Ranking(
+    ranking = Ranking(
         shown_plans, missed, len(every) + given_up, len(fitting), objective, devices, batch, first,
         rival_plans, riskier, slower, wanted=_wanted(pools),
     )  # fmt: skip
+    return ranking if brief or fastest else steadiest_first(ranking, lines)
 
 
 def _wanted(pools: Sequence[Candidates]) -> float | None:

@@ -137,6 +137,8 @@ def _superlative(ranking: Ranking, training: Training | None = None) -> str:
     late = seconds[0] > (1 + CLOSE) * seconds.min()
     if ranking.objective == "time" and training is not None and training.goodput.known and late:
         return "First to end"
+    if ranking.bad_moment:
+        return "Steadiest"
     return SUPERLATIVES[ranking.objective].capitalize().replace("\u00a0", " ")
 
 
@@ -204,6 +206,11 @@ def _trust(ranking: Ranking, likely: Any) -> str:
         sentences[0] += ", in part beyond their range"
     if behind := _behind(ranking):
         sentences.append(behind)
+    if moment := ranking.bad_moment:
+        sentences.append("too close to call, 1 loses least while the network is at its 5th "
+                         f"percentile: {show(moment.first, 's')} a step, the fastest by its median "
+                         f"{show(moment.fastest, 's')}")  # fmt: skip
+        return "; ".join(sentences)
     if ranking.tied:
         rival = estimate.plans.index(ranking.tied[1]) + 1
         measure = f": measure {ranking.measure[0]} to decide" if ranking.measure else ""
@@ -224,7 +231,9 @@ def _percent(share: float) -> str:
 def _behind(ranking: Ranking) -> str:
     """Return how little the first plan, the simplest, is behind the fastest, where it is."""
     estimate, fastest_seconds = ranking.estimate, ranking.fastest.seconds
-    if ranking.objective != "time" or not estimate.seconds[0] > fastest_seconds[0] * (1 + 1e-9):
+    if ranking.bad_moment or ranking.objective != "time":
+        return ""
+    if not estimate.seconds[0] > fastest_seconds[0] * (1 + 1e-9):
         return ""
     percent = 100 * max(estimate.seconds[0] / fastest_seconds[0] - 1, 0.001)
     return f"the simplest plan within {percent:.1f}\u00a0% of the fastest"
