@@ -174,3 +174,12 @@ def test_rank_0_is_on_the_first_stage() -> None:
     assert all(held <= most * 1.001 for held, most in zip(first, fullest, strict=True))
     assert int(found.stage[2]) != 0  # the loss is on the last
     assert first[2] < fullest[2]
+
+
+def test_a_field_has_the_network_as_its_sheet_says() -> None:
+    kinds = {"software": "nanotron", "precision": "bf16", "optimizer": "adam"}
+    sheet = oracle.system("aws-p5,network=sheet")
+    assert not any(level.by_nodes for level in sheet.levels)
+    measured, ideal = (oracle.estimate(LLAMA, system, "data:256", 256, **kinds)
+                       for system in ("aws-p5", "aws-p5,network=sheet"))  # fmt: skip
+    assert ideal.seconds[0] < 0.8 * measured.seconds[0]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 
 from oracle.spec import hostlist
 from oracle.spec.collective_names import ALGORITHMS
@@ -155,6 +155,8 @@ class System:
     software: str = ""  # what the calibration ran under
     # a framework's own work on this host for each kernel it launches; the software's if not said
     dispatch: Seconds | None = None
+    # levels with what they were measured to give by nodes, or as their sheets say
+    network: Literal["measured", "sheet"] = "measured"
     # the levels that `collectives` were fitted on: those of the file, also of a machine supposed
     calibrated_on: tuple[Level, ...] = field(default=(), repr=False, metadata={"hidden": True})
     nodes: str = ""  # names of its nodes in the order of their numbers: `rack[1-8]-[1-16]`
@@ -168,6 +170,8 @@ class System:
 
     def __post_init__(self) -> None:
         levels = tuple(linked(self.levels))
+        if self.network == "sheet":
+            levels = tuple(replace(level, by_nodes=()) for level in levels)
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "calibrated_on", self.calibrated_on or levels)
 
