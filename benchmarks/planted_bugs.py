@@ -138,7 +138,7 @@ MUTANTS = (
          "return 2.0 * self.heads * ", "return 1.0 * self.heads * ",
          "models::test_megatron_formulas"),
     _bug("models: the last copy of a block is kept too", "model",
-         "((self.repeat - 1) * next_ + after)", "(self.repeat * next_ + after)",
+         "((self.repeat - 1) * next_copy + after)", "(self.repeat * next_copy + after)",
          "models::test_folding_changes_nothing"),
     _bug("models: a tied head has weights of its own", "layers/plain",
          "(0 if self.tied else shape.channels * self.filters)", "shape.channels * self.filters",

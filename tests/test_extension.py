@@ -130,8 +130,8 @@ def squeeze() -> Iterator[type[Layer]]:
 
         shorthand = "ratio"
 
-        def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-            shape = given[0]
+        def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+            shape = shapes[0]
             inner = max(1, shape.channels // self.ratio)
             yield Row(self.name or "squeeze", "squeeze", "stream", shape, shape,
                       weights=2 * shape.channels * inner, reads=(2, 1), rereads=(2, 1),

@@ -281,7 +281,7 @@ EMPTY = set(re.findall(r"\w+", """
     shown wanted let put kept held
 """))  # fmt: skip
 CLEARED = ("predict/", "plan/", "executor/", "calibration/", "network/", "commands/", "api/",
-           "writers/", "readers/", "run/", "storage/", "ask/search.py", "ask/space.py",
+           "writers/", "readers/", "run/", "storage/", "models/", "ask/search.py", "ask/space.py",
            "ask/candidates.py", "ask/climb.py")  # fmt: skip
 
 

@@ -372,7 +372,7 @@ def test_a_norm_takes_the_sum_and_the_function_along() -> None:
     assert {row.reads for row in tuned.rows if row.kind == "norm"} == {(1, 1)}
     images = 408 / oracle.estimate(tuned, "dgx-a100", "serial", 408, precision="fp16").seconds
     assert 2800 < float(images[0]) < 3500
-    with pytest.raises(SpecError, match="says so itself"):
+    with pytest.raises(SpecError, match="has its own `fused`"):
         model({"name": "m", "source": "here", "fused": True, "transformer": {
             "layers": 1, "hidden": 64, "heads": 4, "vocab": 100, "sequence": 16}})  # fmt: skip
 

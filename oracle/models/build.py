@@ -31,19 +31,18 @@ class Network:
     input: tuple[Count, ...] = ()  # channels, then extents
     layers: tuple[Placed, ...] = ()
     transformer: Transformer | None = None
-    dataset: str = ""  # the data set it is usually trained on
-    # norms take along what is before and after them, see `fusion`; as the software has it if
-    # not said
+    dataset: str = ""  # the usual data set of the model
+    # norms do the passes before and after them too, see `fusion`; by default as the software says
     fused: bool | None = None
-    train: str = "full"  # what of it is trained, see `training`
-    convergence: tuple[Convergence, ...] = ()  # how long it takes to a target, by optimizer
+    train: str = "full"  # the part that is trained, see `training`
+    convergence: tuple[Convergence, ...] = ()  # the time to a target, by optimizer
 
     def check(self) -> Iterator[Clash]:
         if bool(self.layers) == bool(self.transformer):
             yield Clash("name", "a model is either `layers:` or a family block",
                         "write `input:` and `layers:`, or `transformer:`")  # fmt: skip
         if self.transformer and self.fused:
-            yield Clash("fused", "a family block says so itself", "fused: in the block")
+            yield Clash("fused", "a family block has its own `fused`", "fused: in the block")
         try:
             training(self.train)
         except SpecError:
@@ -69,90 +68,94 @@ class Segment:
 class Rows:
     """The rows of layers placed one after the other, and which row made which tensor."""
 
-    given: Shape  # of one sample
+    sample: Shape  # of the input
     train: Training = FULL
     rows: list[Row] = field(default_factory=list)
     feeds: list[tuple[int, ...]] = field(default_factory=list)  # rows whose output a row takes
     segments: list[Segment] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     nested: bool = False
-    inner: list[int] = field(default_factory=list)  # where blocks inside the one at hand end
+    inner: list[int] = field(default_factory=list)  # ends of the blocks inside the current block
 
-    def place(self, items: tuple[Placed, ...], at: Tensor, scope: dict[str, Tensor]) -> Tensor:
-        """Add the rows of some layers after `at`; the tensor that the last of them makes."""
+    def place(self, items: tuple[Placed, ...], tensor: Tensor, scope: dict[str, Tensor]) -> Tensor:
+        """Add the rows of some layers after a tensor, and return the last layer's tensor."""
         for item in items:
             if len(self.rows) > MOST_ROWS:
-                what = f"more than {MOST_ROWS} layers that stand one by one"
+                complaint = f"more than {MOST_ROWS} layers that stand one by one"
                 hint = "write equal ones once, in a block with `repeat:`"
-                self.faults.append(Fault("E108", what, item.node.place, hint))
+                self.faults.append(Fault("E108", complaint, item.node.place, hint))
                 break
-            at = self.block(item, at, scope) if item.layer is None else self.layer(item, at, scope)
-        return at
+            tensor = (
+                self.block(item, tensor, scope)
+                if item.layer is None
+                else self.layer(item, tensor, scope)
+            )
+        return tensor
 
-    def layer(self, item: Placed, at: Tensor, scope: dict[str, Tensor]) -> Tensor:
+    def layer(self, item: Placed, tensor: Tensor, scope: dict[str, Tensor]) -> Tensor:
         layer = item.layer
         assert layer is not None
-        given, feeds = [at[0]], [at[1]]
+        inputs, feeds = [tensor[0]], [tensor[1]]
         if layer.inputs:
-            taken = [scope.get(word) for word in layer.inputs]
-            for word, found in zip(layer.inputs, taken, strict=True):
-                if found is None:
-                    what = f"nothing above is called `{word}`"
+            tensors = [scope.get(word) for word in layer.inputs]
+            for word, source in zip(layer.inputs, tensors, strict=True):
+                if source is None:
+                    complaint = f"nothing above is called `{word}`"
                     hint = suggest(word, scope, "names so far")
-                    self.faults.append(Fault("E110", what, item.node.place, hint))
-            known = [found for found in taken if found is not None]
-            if len(known) < len(taken):
-                return at
-            given, feeds = [shape for shape, _ in known], [row for _, row in known]
+                    self.faults.append(Fault("E110", complaint, item.node.place, hint))
+            existing = [source for source in tensors if source is not None]
+            if len(existing) < len(tensors):
+                return tensor
+            inputs, feeds = [shape for shape, _ in existing], [row for _, row in existing]
         begin, entry = len(self.rows), feeds
-        made: list[int] = []  # the row that makes what each of the layer's rows makes
+        maker_rows: list[int] = []  # the row that makes what each of the layer's rows makes
         try:
-            for row in layer.rows(given):
-                back = [made[-steps] if steps else entry[0] for steps in row.takes]
+            for row in layer.rows(inputs):
+                back = [maker_rows[-steps] if steps else entry[0] for steps in row.takes]
                 self.add(row, tuple(entry if row.entry else back or feeds))
                 feeds = [len(self.rows) - 1]
-                made += feeds
+                maker_rows += feeds
         except Misfit as misfit:
             kind = type(layer).__name__.lower()
             self.faults.append(Fault("E111", f"`{layer.name or kind}`: {misfit}", item.node.place))
-            return at
+            return tensor
         if not self.nested:
             self.segments.append(Segment(begin, len(self.rows)))
-        at = (self.rows[-1].made, len(self.rows) - 1)
+        tensor = (self.rows[-1].made, len(self.rows) - 1)
         if layer.name:
-            scope[layer.name] = at
-        return at
+            scope[layer.name] = tensor
+        return tensor
 
     def add(self, row: Row, feeds: tuple[int, ...]) -> None:
-        """Add a row that reads others; where it is frozen, with what stands beside it."""
+        """Add a row that reads `feeds`; where the row is frozen, add its adapters too."""
         if self.train.full:
             self.rows.append(row)
             self.feeds.append(feeds)
             return
-        at = len(self.rows)
+        index = len(self.rows)
         self.rows.append(frozen(row))
         self.feeds.append(feeds)
         if self.train.adapted(row):
             self.rows += adapters(row, self.train.rank)
-            self.feeds += [feeds, (at + 1,), (at, at + 2)]
+            self.feeds += [feeds, (index + 1,), (index, index + 2)]
 
     def share(self, begin: int) -> None:
-        """The rows from one on use weights that others hold, of which they have as many."""
+        """Let all rows from `begin` on use the weights of an earlier copy, as many as they have."""
         self.rows[begin:] = [
             replace(row, weights=0, tied=bool(row.weights)) for row in self.rows[begin:]
         ]
 
-    def block(self, item: Placed, at: Tensor, scope: dict[str, Tensor]) -> Tensor:
-        """A repeated block: placed once where its output has its input's shape, else unrolled."""
+    def block(self, item: Placed, tensor: Tensor, scope: dict[str, Tensor]) -> Tensor:
+        """Place a repeated block: once where its output has its input's shape, else unrolled."""
         left = item.repeat
         while left and not self.faults:
-            begin, entered = len(self.rows), at[0]
+            begin, entered = len(self.rows), tensor[0]
             outer, self.nested = self.nested, True
             if not outer:
                 self.inner = []
-            at = self.place(item.block, at, {**scope, "block": at})
+            tensor = self.place(item.block, tensor, {**scope, "block": tensor})
             self.nested = outer
-            same = at[0] == entered
+            same = tensor[0] == entered
             first = item.shared and left == item.repeat
             times = left if same and not self.nested and not first else 1
             if item.shared and not first:
@@ -161,44 +164,44 @@ class Rows:
                 self.inner.append(len(self.rows))
             elif len(self.rows) > begin:
                 cuts = tuple(cut for cut in self.inner if cut < len(self.rows))
-                one = Segment(begin, len(self.rows), times, cuts, item.stack, True, item.name)
-                self.segments.append(one)
+                segment = Segment(begin, len(self.rows), times, cuts, item.stack, True, item.name)
+                self.segments.append(segment)
             left -= times
         if item.name:
-            scope[item.name] = at
-        return at
+            scope[item.name] = tensor
+        return tensor
 
 
 def misfits(spec: Network) -> list[Fault]:
-    """Layers that do not fit of a network with faults: those before the first that has one."""
-    found: list[Fault] = []
+    """Return the layers that do not fit in a network with faults, up to the first faulty layer."""
+    faults: list[Fault] = []
     with suppress(Unread):
         if spec.layers and spec.input:
-            given = Shape(spec.input[0], tuple(spec.input[1:]))
-            placed = Rows(given, faults=found)
-            placed.place(spec.layers, (given, -1), {"input": (given, -1)})
-    return found
+            sample = Shape(spec.input[0], tuple(spec.input[1:]))
+            placed = Rows(sample, faults=faults)
+            placed.place(spec.layers, (sample, -1), {"input": (sample, -1)})
+    return faults
 
 
 def rows_of(
     spec: Network, node: Node, name: str, text: str = "", kernels: KernelChoice = PLAIN.kernels
 ) -> Rows:
-    """The rows of a network as written; a SpecError with every layer that does not fit."""
+    """Return the rows of a network; raise a SpecError with every layer that does not fit."""
     if spec.transformer is not None:
         items = spec.transformer.placed(node, kernels)
-        given = Shape(1, (spec.transformer.sequence,), tokens=True)
+        sample = Shape(1, (spec.transformer.sequence,), tokens=True)
     else:
         items = spec.layers
-        given = Shape(spec.input[0], tuple(spec.input[1:]))
-    found = Rows(given, training(spec.train))
-    found.place(items, (given, -1), {"input": (given, -1)})
-    if not found.faults and not found.rows:
-        found.faults.append(Fault("E103", "a model needs at least one layer", node.place))
-    if not found.faults and sum(segment.repeat for segment in found.segments) > MOST_ROWS:
-        what = f"more than {MOST_ROWS} layers and blocks in all"
-        found.faults.append(Fault("E108", what, node.place, "a smaller `repeat:`"))
-    if found.faults:
-        raise SpecError(name, found.faults, text)
+        sample = Shape(spec.input[0], tuple(spec.input[1:]))
+    built = Rows(sample, training(spec.train))
+    built.place(items, (sample, -1), {"input": (sample, -1)})
+    if not built.faults and not built.rows:
+        built.faults.append(Fault("E103", "a model needs at least one layer", node.place))
+    if not built.faults and sum(segment.repeat for segment in built.segments) > MOST_ROWS:
+        complaint = f"more than {MOST_ROWS} layers and blocks in all"
+        built.faults.append(Fault("E108", complaint, node.place, "a smaller `repeat:`"))
+    if built.faults:
+        raise SpecError(name, built.faults, text)
     if kernels.norms == "fused" if spec.fused is None else spec.fused:
-        found.rows = merged(found.rows, found.feeds)
-    return found
+        built.rows = merged(built.rows, built.feeds)
+    return built

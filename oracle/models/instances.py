@@ -35,57 +35,62 @@ class Instances:
 
 @lru_cache(masks.MODELS)
 def instances(model: Model) -> Instances:
-    """Those of a model."""
+    """Return the instances of a model."""
     order = list(_order(model))
-    segment = [k for k, one in enumerate(model.segments) for _ in range(one.start, one.stop)]
+    segment_of = [k for k, part in enumerate(model.segments) for _ in range(part.start, part.stop)]
     latest, copies = [NOBODY] * len(model), [0] * len(model)
     feeds: list[tuple[int, ...]] = []
     origin: list[int] = []  # the instance in whose memory its output lies
     read, first, last = (np.full(len(order), NOBODY) for _ in range(3))
-    for at, (_, row) in enumerate(order):
-        one, told = model.segments[segment[row]], model.rows[row]
-        own = []
+    for number, (_, row) in enumerate(order):
+        segment, spec = model.segments[segment_of[row]], model.rows[row]
+        sources = []
         for feed in model.feeds[row]:
-            before = one.stop - 1 if feed == one.start - 1 and copies[row] else feed
-            own.append(NOBODY if before < 0 else origin[latest[before]])
-        feeds.append(tuple(own))
-        sees = told.kind in ("flatten", "reshape")
-        origin.append(own[told.part if len(own) > 1 else 0] if sees else at)
-        read[at] = at
-        for maker in own:
+            before = segment.stop - 1 if feed == segment.start - 1 and copies[row] else feed
+            sources.append(NOBODY if before < 0 else origin[latest[before]])
+        feeds.append(tuple(sources))
+        sees = spec.kind in ("flatten", "reshape")
+        origin.append(sources[spec.part if len(sources) > 1 else 0] if sees else number)
+        read[number] = number
+        for maker in sources:
             if maker >= 0:
-                read[maker] = at
-        wants = [*(own if "x" in told.needs else []), *([origin[at]] if "y" in told.needs else [])]
+                read[maker] = number
+        wants = sources * ("x" in spec.needs) + [origin[number]] * ("y" in spec.needs)
         for maker in wants:
             if maker >= 0:
-                first[maker] = at if first[maker] == NOBODY else first[maker]
-                last[maker] = at
-        latest[row], copies[row] = at, copies[row] + 1
+                first[maker] = number if first[maker] == NOBODY else first[maker]
+                last[maker] = number
+        latest[row], copies[row] = number, copies[row] + 1
     units, rows = np.array(order, int).reshape(-1, 2).T
-    made = (model.y * masks.moved(model))[rows]
-    kept = model.kept[rows]
-    share = np.divide(made, kept, out=np.zeros(len(rows)), where=(kept > 0) & (first != NOBODY))
-    return Instances(rows, units, tuple(feeds), read, first, last, made, share)
+    elements = (model.y * masks.moved(model))[rows]
+    kept_elements = model.kept[rows]
+    share = np.divide(
+        elements,
+        kept_elements,
+        out=np.zeros(len(rows)),
+        where=(kept_elements > 0) & (first != NOBODY),
+    )
+    return Instances(rows, units, tuple(feeds), read, first, last, elements, share)
 
 
 def _order(model: Model) -> list[tuple[int, int]]:
-    """(unit, row) of each instance: rows that recur equally often in a unit recur together."""
-    found: list[tuple[int, int]] = []
+    """Return (unit, row) of each instance; rows that recur equally often in a unit recur as one."""
+    order: list[tuple[int, int]] = []
     for unit, counts in enumerate(model.units[0].astype(int)):
-        for one in model.segments:
-            mine = [row for row in range(one.start, one.stop) if counts[row]]
+        for segment in model.segments:
+            rows = [row for row in range(segment.start, segment.stop) if counts[row]]
             runs: list[list[int]] = []
-            for row in mine:
+            for row in rows:
                 if runs and counts[row] == counts[runs[-1][0]] > 1:
                     runs[-1].append(row)
                 else:
                     runs.append([row])
-            found += [(unit, row) for run in runs for _ in range(counts[run[0]]) for row in run]
-    return found
+            order += [(unit, row) for run in runs for _ in range(counts[run[0]]) for row in run]
+    return order
 
 
 def equal_runs(rows: list[int], counts: Floats) -> Iterator[list[int]]:
-    """Runs of rows that recur equally often together; of rows that do not, each by itself."""
+    """Yield runs of rows that recur equally often together; every other row by itself."""
     run: list[int] = []
     for row in rows:
         if run and (counts[row] != counts[run[-1]] or counts[row] < 2 or row != run[-1] + 1):

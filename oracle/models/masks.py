@@ -24,23 +24,24 @@ def attention(model: Model) -> Flags:
 
 @lru_cache(MODELS)
 def borrowed(model: Model) -> Floats:
-    """Weights of the table of words that its last stage needs a copy of, by the row that uses it.
+    """The weights of the table of words that the last stage copies, at the row that uses the copy.
 
-    The matrix of words at the model's end, where tied; else what looks up again behind it.
+    That row is the matrix of words at the model's end, where it is tied, or else an embedding
+    behind it.
     """
-    found = np.zeros(len(model))
+    weights = np.zeros(len(model))
     ends = [i for i, row in enumerate(model.rows) if row.work == "gemm" and row.role == "vocab"]
     for i in range(ends[0], len(model)) if ends else ():
         row, end = model.rows[i], model.rows[ends[0]]
         if row.tied and (end.tied or row.kind == "embedding"):
-            found[i] = end.given.channels * end.made.channels
+            weights[i] = end.given.channels * end.made.channels
             break
-    return found
+    return weights
 
 
 @lru_cache(MODELS)
 def borrowed_share(model: Model) -> Floats:
-    """Share of a row's weights there that such a copy is."""
+    """The share of such a copy in the weights of its row."""
     copy = borrowed(model)
     return np.asarray(np.divide(copy, model.w + copy, out=np.zeros(len(model)), where=copy > 0))
 
@@ -98,7 +99,7 @@ def losses(model: Model) -> Flags:
 
 @lru_cache(MODELS)
 def matrices(model: Model) -> Flags:
-    """Rows with a matrix or filters that are trained, words' apart."""
+    """Rows with a trained matrix or trained filters, except the matrix of words."""
     return model.mask(
         lambda row: row.work in ("gemm", "conv") and row.role != "vocab" and not row.frozen
     )
@@ -106,19 +107,19 @@ def matrices(model: Model) -> Flags:
 
 @lru_cache(MODELS)
 def moved(model: Model) -> Flags:
-    """Rows that make a tensor of their own: flatten and reshape only see one in another way."""
+    """Rows that make a tensor of their own; flatten and reshape make none."""
     return model.mask(lambda row: row.kind not in ("flatten", "reshape"))
 
 
 @lru_cache(MODELS)
 def opaque(model: Model) -> Flags:
-    """Rows that may look anywhere: nobody knows along what they can be cut, or it is not done."""
+    """Rows that may read any position: nobody knows how to cut them, or nobody does."""
     return model.mask(lambda row: row.kind == "opaque" or row.family == "scan")
 
 
 @lru_cache(MODELS)
 def tables(model: Model) -> Flags:
-    """Rows of bags of rows looked up."""
+    """Rows that look up bags of rows in tables."""
     return model.mask(lambda row: row.family == "tables" and row.weights > 0)
 
 
@@ -130,13 +131,13 @@ def streams(model: Model) -> Flags:
 
 @lru_cache(MODELS)
 def of_words(model: Model) -> bool:
-    """Whether it reads words and nothing else: tables of words take all of its input."""
+    """Whether a model reads words and nothing else: tables of words take all of its input."""
     takes = [row for row, sources in zip(model.rows, model.feeds, strict=True) if -1 in sources]
     return all(row.kind == "embedding" and row.made.tokens for row in takes)
 
 
 @lru_cache(MODELS)
 def of_tokens(model: Model) -> bool:
-    """Whether it is a language model, or one that attends and does most of its work on tokens."""
+    """Whether a model is a language model, or attends and does most of its work on tokens."""
     share = model.mac[model.tokens].sum() / max(model.mac.sum(), 1.0)
     return of_words(model) or bool(attention(model).any() and share > 0.5)

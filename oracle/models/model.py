@@ -76,34 +76,34 @@ class Model:
         return len(self.rows)
 
     def column(self, read: Callable[[Row], float]) -> Floats:
-        """What `read` says of each row."""
+        """Return `read(row)` of each row."""
         return np.array([read(row) for row in self.rows], dtype=float)
 
     @cached_property
     def repeat(self) -> Floats:
         """How often each row recurs."""
-        found = np.ones(len(self.rows))
+        counts = np.ones(len(self.rows))
         for segment in self.segments:
-            found[segment.start : segment.stop] = segment.repeat
-        return found
+            counts[segment.start : segment.stop] = segment.repeat
+        return counts
 
     @cached_property
     def folded(self) -> Flags:
         """Rows that stand in a repeated block, or in a layer of a stack."""
-        found = self.repeat > 1
+        folded = self.repeat > 1
         for segment in self.segments:
-            found[segment.start : segment.stop] |= segment.stack
-        return found
+            folded[segment.start : segment.stop] |= segment.stack
+        return folded
 
     @cached_property
     def blocks(self) -> Flags:
         """Rows of blocks, the first of a stage too, which doesn't recur; all, where none does."""
         if not self.folded.any():
             return np.ones(len(self.rows), bool)
-        found = self.folded.copy()
+        blocks = self.folded.copy()
         for segment in self.segments:
-            found[segment.start : segment.stop] |= segment.block
-        return found
+            blocks[segment.start : segment.stop] |= segment.block
+        return blocks
 
     @cached_property
     def x(self) -> Floats:
@@ -127,7 +127,7 @@ class Model:
 
     @property
     def training(self) -> Training:
-        """What of it is trained."""
+        """The part of the model that is trained."""
         return FULL if self.written is None else training(self.written.spec.train)
 
     @cached_property
@@ -178,7 +178,7 @@ class Model:
 
     @cached_property
     def names(self) -> list[str]:
-        """What rows are called; where several share a name, with their number in the model."""
+        """The names of rows; where several share a name, with their number in the model."""
         words = [row.name for row in self.rows]
         often = Counter(words)
         return [f"{word}#{i + 1}" if often[word] > 1 else word for i, word in enumerate(words)]
@@ -229,7 +229,7 @@ class Model:
 
     @property
     def convergence(self) -> tuple[Convergence, ...]:
-        """What is known of how long it trains until a target is met."""
+        """What its spec says of the time to a target."""
         return () if self.written is None else self.written.spec.convergence
 
     @property
@@ -252,65 +252,65 @@ class Model:
 
 
 def model(what: Any, dataset: Any = None) -> Model:
-    """A model by shipped name, path or dict; `dataset` says how many samples an epoch has.
+    """Return a model by shipped name, path or dict; `dataset` sets the samples of an epoch.
 
-    After a name, fields to change: `llama2-70b,sequence=8192,train=lora:16`.
+    A name may be followed by fields to change: `llama2-70b,sequence=8192,train=lora:16`.
     """
     if isinstance(what, Model):
-        found = what
+        opened = what
     elif isinstance(what, Mapping):
-        found = _load(what)
+        opened = _load(what)
     else:
         text = catalogue.name_of(what, "models")
         name, changes = parted(text)
         path = catalogue.find(name, "models").absolute()
-        found = _KEPT.get((path, *changes), lambda: _load(text))
+        opened = _OPENED.get((path, *changes), lambda: _load(text))
     if dataset is None:
-        return found
-    return _with_dataset(found, catalogue.dataset(dataset))
+        return opened
+    return _with_dataset(opened, catalogue.dataset(dataset))
 
 
-def _with_dataset(found: Model, data: Dataset) -> Model:
-    data = _as_read(data, found.rows[0].given)
-    return replace(found, dataset=data)
+def _with_dataset(model: Model, data: Dataset) -> Model:
+    data = _as_read(data, model.rows[0].given)
+    return replace(model, dataset=data)
 
 
-def _as_read(data: Dataset, given: Shape) -> Dataset:
-    """The data set as a model reads it: text is cut into sequences of the model's own length."""
-    if not given.tokens or len(data.sample) != 2 or data.sample[1:] == given.extents:
+def _as_read(data: Dataset, sample: Shape) -> Dataset:
+    """Return the data set as a model reads it: text is cut into sequences of the model's length."""
+    if not sample.tokens or len(data.sample) != 2 or data.sample[1:] == sample.extents:
         return data
-    samples = max(1, data.samples * data.sample[1] // given.extents[0])
-    return replace(data, samples=samples, sample=(data.sample[0], *given.extents))
+    samples = max(1, data.samples * data.sample[1] // sample.extents[0])
+    return replace(data, samples=samples, sample=(data.sample[0], *sample.extents))
 
 
-_KEPT = catalogue.Kept(32)
+_OPENED = catalogue.Kept(32)
 
 
-def network(what: Any) -> tuple[Network, Node, str, str]:
-    """The model spec as written, with its tree, file name and text for messages."""
-    if isinstance(what, Mapping):
-        node, name, text = catalogue.document(what, "models")
+def network(source: Any) -> tuple[Network, Node, str, str]:
+    """Return the model spec as written, with its tree, file name and text for messages."""
+    if isinstance(source, Mapping):
+        node, name, text = catalogue.document(source, "models")
         catalogue.note_unknown(node, "dataset", "datasets")
         return read(Network, node, name, text, label="model", beyond=misfits), node, name, text
-    named, changes = parted(catalogue.name_of(what, "models"))
-    node, name, text = catalogue.document(named, "models")
-    whole, family = ("train", "dataset"), node.entries.get("transformer", node)
-    known = [*whole, *(scalars(Transformer) if family is not node else ())]
+    base, changes = parted(catalogue.name_of(source, "models"))
+    node, name, text = catalogue.document(base, "models")
+    whole_keys, family = ("train", "dataset"), node.entries.get("transformer", node)
+    keys = [*whole_keys, *(scalars(Transformer) if family is not node else ())]
     for change in changes:
-        at = node if change.split("=")[0] in whole else family
-        rewrite(at, change, known, "model", "gpt2,sequence=2048")
+        target = node if change.split("=")[0] in whole_keys else family
+        rewrite(target, change, keys, "model", "gpt2,sequence=2048")
     catalogue.note_unknown(node, "dataset", "datasets")
     spec = read(Network, node, name, text, label="model", beyond=misfits)
     if changes:
-        called = ",".join((spec.name, *changes))
-        spec = replace(spec, name=called, title=", ".join((spec.title, *changes)))
+        full_name = ",".join((spec.name, *changes))
+        spec = replace(spec, name=full_name, title=", ".join((spec.title, *changes)))
     return spec, node, name, text
 
 
-def _load(what: Any) -> Model:
-    spec, node, name, text = network(what)
-    beside = catalogue.folder_of(what, name)
-    data = catalogue.dataset(spec.dataset, beside) if spec.dataset else None
+def _load(source: Any) -> Model:
+    spec, node, name, text = network(source)
+    folder = catalogue.folder_of(source, name)
+    data = catalogue.dataset(spec.dataset, folder) if spec.dataset else None
     return build(spec, node, name, text, data)
 
 
@@ -318,11 +318,11 @@ def build(
     spec: Network, node: Node, name: str, text: str = "", data: Dataset | None = None,
     kernels: KernelChoice = PLAIN.kernels,
 ) -> Model:  # fmt: skip
-    """The model of a network as written, run with these kernels where it leaves them open."""
-    found = rows_of(spec, node, name, text, kernels)
+    """Return the model of a network, run with these kernels where the spec leaves them open."""
+    built = rows_of(spec, node, name, text, kernels)
     return Model(
-        spec.name, tuple(found.rows), tuple(found.feeds), tuple(found.segments),
-        spec.title, spec.source, data and _as_read(data, found.given),
+        spec.name, tuple(built.rows), tuple(built.feeds), tuple(built.segments),
+        spec.title, spec.source, data and _as_read(data, built.sample),
         fingerprint(node, ("name", "title", "source", "dataset", "convergence")),
         Written(spec, node, name, text, kernels),
     )  # fmt: skip
@@ -330,7 +330,7 @@ def build(
 
 @lru_cache(maxsize=32)
 def _run_with(model: Model, kernels: KernelChoice) -> Model:
-    """A model from a spec, with the kernels that it leaves open; once for each pair."""
+    """Return a model with these kernels where its spec leaves them open; once for each pair."""
     was = model.written
     assert was is not None
     return build(was.spec, was.node, was.name, was.text, model.dataset, kernels)

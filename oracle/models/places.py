@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_UNITS = 192  # pieces that a pipeline deals out: cutting takes time by their square
 HEAVY = 1 / 6  # of the work: a piece with more is cut inside, where fewest bytes cross
-APART = 1 / 64  # of the work, that lies between two such places at least
+SPACING = 1 / 64  # of the work: the least that lies between two such places
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Feeds: TypeAlias = Sequence[tuple[int, ...]]
@@ -75,8 +75,8 @@ def units_of(feeds: Feeds, segments: Sequence[Segment], y: Floats, work: Floats)
     ends = np.flatnonzero(cut)
     unit = np.concatenate([[0], np.cumsum(cut)[:-1]])  # of each atom
     counts = np.zeros((len(ends), len(feeds)))
-    for atom, at in zip(atoms, unit.tolist(), strict=True):
-        counts[at, atom.start : atom.stop] += 1
+    for atom, unit_number in zip(atoms, unit.tolist(), strict=True):
+        counts[unit_number, atom.start : atom.stop] += 1
     last = np.array([atoms[end].stop - 1 for end in ends], float)
     first = np.array([0, *(end + 1 for end in ends[:-1].tolist())])
     begins = [atoms[i].start in (segments[atoms[i].segment].start, *segments[atoms[i].segment].cuts)
@@ -88,53 +88,55 @@ Tensors: TypeAlias = dict[tuple[int, int], list[int]]  # (atom that makes it, ro
 
 
 def _atoms(segments: Sequence[Segment], work: Floats) -> Iterator[Atom]:
-    """Light repeated blocks and layers of a stack at the ends of blocks, all else row by row."""
-    for number, one in enumerate(segments):
-        light = one.repeat > 1 and work[one.start : one.stop].sum() <= HEAVY
-        if light or one.stack:
-            places: Sequence[int] = (one.start, *one.cuts, one.stop)
+    """Yield light repeated blocks and layers of a stack block by block, everything else by row."""
+    for number, segment in enumerate(segments):
+        light = segment.repeat > 1 and work[segment.start : segment.stop].sum() <= HEAVY
+        if light or segment.stack:
+            places: Sequence[int] = (segment.start, *segment.cuts, segment.stop)
         else:
-            places = range(one.start, one.stop + 1)
-        for copy in range(one.repeat):
+            places = range(segment.start, segment.stop + 1)
+        for copy in range(segment.repeat):
             for start, stop in pairwise(places):
                 yield Atom(number, copy, start, stop)
 
 
 def _tensors(feeds: Feeds, segments: Sequence[Segment], atoms: Sequence[Atom]) -> Tensors:
-    """Which tensor each atom reads of others.
+    """Return the tensors that atoms read of other atoms.
 
-    Of rows before its own segment a repeated block reads the one just before it, which from the
-    second copy on is what the copy before made, or others, which stay.
+    A repeated block reads the row just before its segment, which from the second copy on is the
+    last row of the copy before. It may also read earlier rows, which are the same for all copies.
     """
     of_row = np.zeros(len(feeds), int)  # the last atom that makes each row
     copy = np.zeros(len(segments), int)  # atoms of one copy
     for number, atom in enumerate(atoms):
         of_row[atom.start : atom.stop] = number
         copy[atom.segment] += atom.copy == 0
-    found: Tensors = {}
+    tensors: Tensors = {}
     outside: dict[tuple[int, int], list[int]] = {}
     for number, atom in enumerate(atoms):
         rows = atom.start, atom.stop
         if rows not in outside:
             outside[rows] = sorted({feed for row in range(*rows) for feed in feeds[row]
                                     if 0 <= feed < atom.start})  # fmt: skip
-        one = segments[atom.segment]
+        segment = segments[atom.segment]
         for feed in outside[rows]:
-            made = feed
-            if feed >= one.start:  # of the same copy
-                maker = int(of_row[feed]) - (one.repeat - 1 - atom.copy) * int(copy[atom.segment])
-            elif atom.copy and feed == one.start - 1:
-                made = one.stop - 1
-                back = one.repeat - atom.copy
-                maker = int(of_row[made]) - back * int(copy[atom.segment])
+            made_row = feed
+            if feed >= segment.start:  # of the same copy
+                maker = int(of_row[feed]) - (segment.repeat - 1 - atom.copy) * int(
+                    copy[atom.segment]
+                )
+            elif atom.copy and feed == segment.start - 1:
+                made_row = segment.stop - 1
+                back = segment.repeat - atom.copy
+                maker = int(of_row[made_row]) - back * int(copy[atom.segment])
             else:
                 maker = int(of_row[feed])
-            found.setdefault((maker, made), []).append(number)
-    return found
+            tensors.setdefault((maker, made_row), []).append(number)
+    return tensors
 
 
 def _crossing(tensors: Tensors, y: Floats, atoms: int) -> Floats:
-    """Elements of a sample that cross behind each atom."""
+    """Return the elements of a sample that cross behind each atom."""
     change = np.zeros(atoms + 1)
     for (maker, row), readers in tensors.items():
         change[maker] += y[row]
@@ -145,10 +147,10 @@ def _crossing(tensors: Tensors, y: Floats, atoms: int) -> Floats:
 def _ends(
     atoms: Sequence[Atom], segments: Sequence[Segment], tensors: Tensors, crossing: Floats
 ) -> NDArray[np.bool_]:
-    """Behind which atoms a cut is sound in any case.
+    """Return the atoms behind which a cut is sound in any case.
 
-    At ends of segments and blocks that only the last tensor crosses, and between the copies of a
-    repeated block, whatever else passes them by.
+    A cut is sound at ends of segments and blocks that only the last tensor crosses, and between
+    the copies of a repeated block, whatever else crosses there.
     """
     several = np.zeros(len(atoms) + 1, int)
     lone = np.zeros(len(atoms), bool)  # whether the last tensor crosses
@@ -157,62 +159,62 @@ def _ends(
         several[readers[-1]] -= 1
         lone[maker] |= row == atoms[maker].stop - 1
     clean = (np.cumsum(several)[:-1] == 1) & lone
-    found = np.zeros(len(atoms), bool)
+    sound = np.zeros(len(atoms), bool)
     for number, atom in enumerate(atoms):
-        one = segments[atom.segment]
-        if atom.stop == one.stop:
-            found[number] = clean[number] or one.repeat > 1 or one.stack
-        elif atom.stop in one.cuts:
-            found[number] = clean[number]
+        segment = segments[atom.segment]
+        if atom.stop == segment.stop:
+            sound[number] = clean[number] or segment.repeat > 1 or segment.stack
+        elif atom.stop in segment.cuts:
+            sound[number] = clean[number]
     beyond = len(atoms) - 1
     for number in reversed(range(len(atoms))):  # inside a copy no dearer than at its end
-        atom, one = atoms[number], segments[atoms[number].segment]
-        if atom.stop == one.stop:
+        atom, segment = atoms[number], segments[atoms[number].segment]
+        if atom.stop == segment.stop:
             beyond = number
-        elif atom.stop in one.cuts and (one.repeat > 1 or one.stack):
-            found[number] |= crossing[number] <= crossing[beyond]
-    found[-1] = True
-    return found
+        elif atom.stop in segment.cuts and (segment.repeat > 1 or segment.stack):
+            sound[number] |= crossing[number] <= crossing[beyond]
+    sound[-1] = True
+    return sound
 
 
 def _chosen(
     atoms: Sequence[Atom], segments: Sequence[Segment], sound: NDArray[np.bool_],
     crossing: Floats, work: Floats,
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """Behind which atoms there is a place to cut.
+    """Return the atoms behind which a pipeline may cut.
 
-    Heavy pieces are cut inside too: of places with little work between them where fewest bytes
-    cross, of equal ones at the end of a block or else behind more of the work. Where there are
-    very many places, of each run of them the cheapest is kept.
+    Heavy pieces are cut inside too. Of places with little work between them the one counts where
+    the fewest bytes cross; of equal ones the one at the end of a block, or else behind more of the
+    work. Where there are more than MOST_UNITS places, the last of each equal run is kept.
     """
     running = np.cumsum([work[atom.start : atom.stop].sum() for atom in atoms])
     end = [atom.stop == segments[atom.segment].stop for atom in atoms]
-    found, begin = sound.copy(), -1
+    cut, begin = sound.copy(), -1
     for stop in np.flatnonzero(sound).tolist():
         if running[stop] - (running[begin] if begin >= 0 else 0.0) > HEAVY:
-            taken = [running[begin] if begin >= 0 else 0.0, running[stop]]
+            chosen = [running[begin] if begin >= 0 else 0.0, running[stop]]
             inside = range(begin + 1, stop)
-            for at in sorted(inside, key=lambda i: (crossing[i], not end[i], -i)):
-                if min(abs(running[at] - other) for other in taken) >= APART:
-                    taken.append(running[at])
-                    found[at] = True
+            for place in sorted(inside, key=lambda i: (crossing[i], not end[i], -i)):
+                if min(abs(running[place] - amount) for amount in chosen) >= SPACING:
+                    chosen.append(running[place])
+                    cut[place] = True
         begin = stop
-    if (along := -(-int(found.sum()) // MOST_UNITS)) > 1:
-        places = np.flatnonzero(found)
-        found[:] = False
-        found[places[along - 1 :: along]] = found[-1] = True
-    return found
+    if (stride := -(-int(cut.sum()) // MOST_UNITS)) > 1:
+        places = np.flatnonzero(cut)
+        cut[:] = False
+        cut[places[stride - 1 :: stride]] = cut[-1] = True
+    return cut
 
 
 def _links(tensors: Tensors, unit: Ints, last: Floats) -> Links:
-    """What passes from unit to unit."""
-    found = []
+    """Return the tensors that pass from unit to unit."""
+    links = []
     for (maker, row), readers in tensors.items():
-        made = before = int(unit[maker])
+        maker_unit = before = int(unit[maker])
         for reader in dict.fromkeys(unit[readers].tolist()):
-            if reader > made:
-                found.append((row, made, reader, before))
+            if reader > maker_unit:
+                links.append((row, maker_unit, reader, before))
                 before = reader
-    found.sort(key=lambda link: (link[2], link[1], link[0]))
-    rows, makers, read, earlier = np.array(found, int).reshape(-1, 4).T
+    links.sort(key=lambda link: (link[2], link[1], link[0]))
+    rows, makers, read, earlier = np.array(links, int).reshape(-1, 4).T
     return Links(rows, makers, read, earlier, (read == makers + 1) & (last[makers] == rows))

@@ -106,7 +106,7 @@ class Shard:
 
     @property
     def kept_size(self) -> Floats:
-        """The same of a micro-batch."""
+        """Bytes that each row keeps of a micro-batch for its backward pass."""
         return np.asarray(self.micro * self.kept_sample)
 
     @property

@@ -1,4 +1,4 @@
-"""What of a model is trained: all of it, adapters beside frozen weights, or nothing at all.
+"""The part of a model that is trained: all, adapters beside frozen weights, or nothing.
 
     full                 every weight
     lora:16              two matrices of rank 16 beside each matrix of attention and MLPs
@@ -24,7 +24,7 @@ FORMS = "full, forward, lora:16, or lora:16:attention, lora:16:qkv, lora:16:mlp"
 
 @dataclass(frozen=True)
 class Training:
-    """What of a model is trained."""
+    """The part of a model that is trained."""
 
     text: str = "full"
     rank: int = 0  # of adapters; 0: none
@@ -48,30 +48,30 @@ FULL = Training()
 
 
 def training(text: str) -> Training:
-    """A training as it is written; a SpecError that says what may be written."""
+    """Read a training from text; raise a SpecError that lists the forms."""
     if text == "full":
         return FULL
     if text == "forward":
         return Training(text, forward=True)
-    found = re.fullmatch(r"lora:([1-9]\d{0,4})(?::(attention|qkv|mlp))?", text)
-    if found is None:
+    match = re.fullmatch(r"lora:([1-9]\d{0,4})(?::(attention|qkv|mlp))?", text)
+    if match is None:
         raise refusal("options", f"no training is called `{text[:40]}`", FORMS, "E110")
-    parts = {None: PARTS, "qkv": ("attention",)}.get(found[2], (found[2],))
-    return Training(text, int(found[1]), parts, found[2] == "qkv")
+    parts = {None: PARTS, "qkv": ("attention",)}.get(match[2], (match[2],))
+    return Training(text, int(match[1]), parts, match[2] == "qkv")
 
 
 def frozen(row: Row) -> Row:
-    """A row whose weights stay as they are: no product wants its input for their gradient."""
+    """Return the row with fixed weights: no product needs its input for their gradient."""
     linear = row.work in ("gemm", "conv")
     return replace(row, frozen=True, needs=row.needs.replace("x", "") if linear else row.needs)
 
 
 def adapters(row: Row, rank: int) -> Iterator[Row]:
-    """What stands beside a frozen matrix: down to the rank, up again, and their sum.
+    """Yield the rows beside a frozen matrix: down to the rank, up again, and their sum.
 
-    The one down from a cut input makes parts of a sum, the one up to a cut output takes all of
-    it, as the matrix itself does [NVIDIA/NeMo, nemo/collections/llm/peft]. What it makes is
-    scaled, added, and on the way back added to the gradient of what went in.
+    The matrix down from a cut input makes parts of a sum, and the matrix up to a cut output takes
+    all of the sum, as the frozen matrix does [NVIDIA/NeMo, nemo/collections/llm/peft]. The output
+    is scaled and added, and its gradient is added to the gradient of the input.
     """
     narrow, cut = replace(row.made, channels=rank), row.role == "row"
     back = 1 + 3 * row.given.size / row.made.size

@@ -101,8 +101,8 @@ class Transformer:
             yield Clash("heads", f"{self.heads} heads do not divide {self.hidden} channels",
                         "a divisor of `hidden`, or say the `width` of a head")  # fmt: skip
         if self.heads % (self.kv_heads or self.heads):
-            what = f"{self.kv_heads} key-value heads do not divide {self.heads} heads"
-            yield Clash("kv_heads", what, "a divisor of `heads`")
+            complaint = f"{self.kv_heads} key-value heads do not divide {self.heads} heads"
+            yield Clash("kv_heads", complaint, "a divisor of `heads`")
         if self.experts and self.active > self.experts:
             yield Clash("active", f"a token cannot visit {self.active} of {self.experts} experts")
         if self.full_every and not (self.window or self.chunk):
@@ -110,44 +110,44 @@ class Transformer:
         if self.window and self.chunk:
             yield Clash("chunk", "a layer sees a window or its chunk", "leave one of them out")
         if self.latent and (self.kv_heads or self.width or self.window or self.chunk):
-            what = "latent attention has heads of its own, and sees all tokens"
-            yield Clash("latent", what, "without kv_heads, width, window, chunk")
+            complaint = "latent attention has heads of its own, and sees all tokens"
+            yield Clash("latent", complaint, "without kv_heads, width, window, chunk")
 
     def placed(self, node: Node, kernels: KernelChoice) -> tuple[Placed, ...]:
-        """The same model as a list of layers, run with these kernels where it does not say."""
+        """Return the model as layers, with these kernels where the spec leaves them open."""
         run = _Run(self, kernels)
         stack = self._stack(node, run)
         ahead, behind = self._ahead(run), self._behind(run)
-        found = [*(Placed(node, x) for x in ahead), *stack, *(Placed(node, x) for x in behind)]
+        items = [*(Placed(node, x) for x in ahead), *stack, *(Placed(node, x) for x in behind)]
         for depth in range(1, self.predicts + 1):
-            found += self._predicted(node, run, depth)
-        return tuple(found)
+            items += self._predicted(node, run, depth)
+        return tuple(items)
 
     def _stack(self, node: Node, run: _Run) -> list[Placed]:
-        """Its layers: equal ones once, layers that come in turn as a block of them."""
-        several = 1 if self.full_every <= 1 or not (self.window or self.chunk) else self.full_every
-        dealt = self.every if self.experts else 1
-        period = math.lcm(several, dealt)
+        """Return its layers: equal layers once, layers that alternate as a block of all kinds."""
+        alternates = self.full_every > 1 and (self.window or self.chunk)
+        every = self.every if self.experts else 1
+        period = math.lcm(self.full_every if alternates else 1, every)
         first = min(self.first_dense if self.experts else 0, self.layers)
-        whole, rest = divmod(self.layers - first, period)
-        found = []
+        periods, rest = divmod(self.layers - first, period)
+        items = []
 
-        def layer(at: int, name: str = "") -> Placed:
-            sees_all = bool(self.full_every) and (at + 1) % max(self.full_every, 1) == 0
-            mixed = bool(self.experts) and at >= first and (at - first + 1) % dealt == 0
-            row = tuple(Placed(node, each) for each in run.layer(sees_all, mixed))
+        def layer(index: int, name: str = "") -> Placed:
+            sees_all = bool(self.full_every) and (index + 1) % max(self.full_every, 1) == 0
+            mixed = bool(self.experts) and index >= first and (index - first + 1) % every == 0
+            row = tuple(Placed(node, part) for part in run.layer(sees_all, mixed))
             return Placed(node, None, 1, row, name, True)
 
         if first:
-            found.append(replace(layer(0), repeat=first))
-        if whole and period > 1:
+            items.append(replace(layer(0), repeat=first))
+        if periods and period > 1:
             turns = tuple(layer(first + i) for i in range(period))
-            found.append(Placed(node, None, whole, turns, "", True))
-        elif whole:
-            found.append(replace(layer(first), repeat=whole))
-        found += [layer(first + whole * period + i) for i in range(rest)]
-        found[-1] = replace(found[-1], name="layers")
-        return found
+            items.append(Placed(node, None, periods, turns, "", True))
+        elif periods:
+            items.append(replace(layer(first), repeat=periods))
+        items += [layer(first + periods * period + i) for i in range(rest)]
+        items[-1] = replace(items[-1], name="layers")
+        return items
 
     def _ahead(self, run: _Run) -> list[Layer]:
         table = Embedding(
@@ -163,15 +163,15 @@ class Transformer:
         if self.head:
             tail += run.head(self.head_transform, self.tied_embeddings)
         if self.pooler:
-            of = ("norm" if self.final_norm else "layers",)
+            source = ("norm" if self.final_norm else "layers",)
             tail += [
-                First(name="pooler.token", inputs=of), Dense(self.hidden, name="pooler.dense"),
+                First(name="pooler.token", inputs=source), Dense(self.hidden, name="pooler.dense"),
                 Activation("tanh"), Dense(2, name="pooler.head"), Loss(name="pooler.loss"),
             ]  # fmt: skip
         return tail
 
     def _predicted(self, node: Node, run: _Run, depth: int) -> list[Placed]:
-        """One more token: what was made and its embedding, joined; a layer; the head again."""
+        """Return the layers of one more token: a join with its embedding, a layer, the head."""
         name = f"predicted{depth}"
         before = "layers" if depth == 1 else f"predicted{depth - 1}"
         norm = partial(_named, run.norm)
@@ -182,16 +182,16 @@ class Transformer:
             Concat(name=f"{name}.both", inputs=(f"{name}.norm1", f"{name}.norm2")),
             Dense(self.hidden, bias=False, name=f"{name}.join"),
         ]  # fmt: skip
-        layer = tuple(Placed(node, each) for each in run.layer(True, bool(self.experts)))
+        layer = tuple(Placed(node, part) for part in run.layer(True, bool(self.experts)))
         after = [norm(f"{name}.norm"), *run.head(False, True)]
-        return [*(Placed(node, each) for each in joined), Placed(node, None, 1, layer, name),
-                *(Placed(node, each) for each in after)]  # fmt: skip
+        return [*(Placed(node, part) for part in joined), Placed(node, None, 1, layer, name),
+                *(Placed(node, part) for part in after)]  # fmt: skip
 
     def beyond(self) -> list[str]:
-        """What it has that a plain stack of equal layers has not, as its file says it."""
-        said = ("latent", "window", "chunk", "documents", "sinks", "post_norms", "groups",
+        """Return the keys of its file that a plain stack of equal layers does not have."""
+        keys = ("latent", "window", "chunk", "documents", "sinks", "post_norms", "groups",
                 "first_dense", "predicts")  # fmt: skip
-        return [*(name for name in said if getattr(self, name)),
+        return [*(name for name in keys if getattr(self, name)),
                 *(["every"] if self.experts and self.every > 1 else [])]  # fmt: skip
 
 
@@ -213,17 +213,17 @@ class _Run:
         self.positions = block.positions or ("rotary" if gated else "learned")
 
     def layer(self, sees_all: bool, mixed: bool) -> list[Layer]:
-        """Attention and MLP or experts, each between a norm and a sum."""
+        """Return attention and MLP or experts, each between a norm and a sum."""
         block, add = self.block, Add(dropout=self.block.dropout)
         after = block.post_norms
-        found: list[Layer] = [_named(self.norm, "norm1"), self.attention(sees_all)]
-        found += [_named(self.norm, "attention.norm")] * after
-        said = "attention.norm" if after else "attention"
-        found.append(replace(add, name="residual1", inputs=("block", said)))
-        found += [_named(self.norm, "norm2"), self.mlp(mixed)]
-        found += [_named(self.norm, "mlp.norm")] * after
-        said = "mlp.norm" if after else "mlp"
-        return [*found, replace(add, name="residual2", inputs=("residual1", said))]
+        layers: list[Layer] = [_named(self.norm, "norm1"), self.attention(sees_all)]
+        layers += [_named(self.norm, "attention.norm")] * after
+        branch = "attention.norm" if after else "attention"
+        layers.append(replace(add, name="residual1", inputs=("block", branch)))
+        layers += [_named(self.norm, "norm2"), self.mlp(mixed)]
+        layers += [_named(self.norm, "mlp.norm")] * after
+        branch = "mlp.norm" if after else "mlp"
+        return [*layers, replace(add, name="residual2", inputs=("residual1", branch))]
 
     def attention(self, sees_all: bool) -> Layer:
         block, kernels = self.block, self.kernels
@@ -260,7 +260,7 @@ class _Run:
         )
 
     def head(self, bias: bool, tied: bool) -> list[Layer]:
-        """The product over the vocabulary, and the loss."""
+        """Return the product over the vocabulary, and the loss."""
         return [
             Dense(self.block.vocab, bias=bias, role="vocab", tied=tied, name="head"),
             Loss(fused=self.loss, one_kernel=self.alone, name="loss"),

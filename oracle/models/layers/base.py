@@ -33,7 +33,7 @@ class Misfit(ValueError):
 
 
 def tokens_of(shape: Shape) -> int:
-    """The length of a sequence; a Misfit where there are channels alone."""
+    """Return the length of a sequence; raise a Misfit where there are channels alone."""
     if not shape.extents:
         raise Misfit("a sequence of tokens is wanted, and this has channels alone")
     return shape.extents[0]
@@ -126,22 +126,22 @@ class Row:
 
 
 def along(value: int | tuple[int, ...], rank: int) -> Extents:
-    """One number for each of `rank` extents; a single one counts for all."""
-    found = (value,) * rank if isinstance(value, int) else tuple(value)
-    if len(found) != rank:
-        raise Misfit(f"{len(found)} numbers for {rank} extents")
-    return found
+    """Return a number for each of `rank` extents; a single number counts for all."""
+    numbers = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(numbers) != rank:
+        raise Misfit(f"{len(numbers)} numbers for {rank} extents")
+    return numbers
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What every kind has: a name to refer to, and where its input comes from."""
+    """The common part of all kinds: a name to refer to, and the names of the inputs."""
 
     name: str = field(default="", kw_only=True)
     inputs: tuple[str, ...] = field(default=(), kw_only=True, metadata={"key": "from"})
 
     several: ClassVar[bool] = False  # takes more than one input
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        """The rows of work this layer becomes; the last one makes its output."""
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        """Return the rows of work of this layer, of which the last makes its output."""
         raise NotImplementedError

@@ -22,19 +22,19 @@ class Cross(Layer):
 
     several: ClassVar[bool] = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        if len(given) != 2 or any(len(each.extents) != 1 for each in given):
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        if len(shapes) != 2 or any(len(input_shape.extents) != 1 for input_shape in shapes):
             raise Misfit("two sequences of tokens are wanted: whose queries, whose keys and values")
-        shape, memory = given
+        shape, memory = shapes
         if self.width is None and shape.channels % self.heads:
             raise Misfit(f"{self.heads} heads do not divide {shape.channels} channels")
         inner = self.heads * (self.width or shape.channels // self.heads)
         name, mixed = self.name or "cross", replace(shape, channels=inner)
-        keys, both = tokens_of(memory), replace(memory, channels=2 * inner)
+        keys, kv = tokens_of(memory), replace(memory, channels=2 * inner)
         yield Row(f"{name}.q", "cross", "gemm", shape, mixed, role="column", needs="x", entry=True,
                   weights=(shape.channels + self.bias) * inner, adds=self.fused,
                   bias=self.bias)  # fmt: skip
-        yield Row(f"{name}.kv", "cross", "gemm", memory, both, role="column", needs="x", entry=True,
+        yield Row(f"{name}.kv", "cross", "gemm", memory, kv, role="column", needs="x", entry=True,
                   weights=(memory.channels + self.bias) * 2 * inner, adds=self.fused,
                   bias=self.bias)  # fmt: skip
         scores = float(self.heads * tokens_of(shape) * keys)

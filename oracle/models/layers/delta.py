@@ -29,8 +29,8 @@ class Delta(Layer):
     kernel: Count = 4  # of the convolution along the tokens
     chunk: Count = 64
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name = given[0], self.name or "delta"
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = shapes[0], self.name or "delta"
         if len(shape.extents) != 1:
             raise Misfit(f"a delta rule runs over one extent of tokens, its input is {shape}")
         key_heads, tokens = self.key_heads or self.heads, tokens_of(shape)

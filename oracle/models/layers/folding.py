@@ -10,21 +10,21 @@ from oracle.models.layers.base import Layer, Misfit, Row, Shape, tokens_of
 from oracle.spec.schema import Count
 
 
-def planes(given: Sequence[Shape], most: int = 1) -> Shape:
-    """The first input, which has two extents, as the others have."""
-    if not 1 <= len(given) <= most or any(len(shape.extents) != 2 for shape in given):
-        wanted = "a plane" if most == 1 else f"one to {most} planes"
-        raise Misfit(f"{wanted} is wanted: two extents each")
-    return given[0]
+def planes(shapes: Sequence[Shape], largest: int = 1) -> Shape:
+    """Return the first input, after a check that all inputs have two extents."""
+    if not 1 <= len(shapes) <= largest or any(len(shape.extents) != 2 for shape in shapes):
+        expected = "a plane" if largest == 1 else f"one to {largest} planes"
+        raise Misfit(f"{expected} is wanted: two extents each")
+    return shapes[0]
 
 
 def product(
-    name: str, given: Shape, made: Shape, sizes: tuple[int, int, int], count: int = 1,
+    name: str, x: Shape, y: Shape, sizes: tuple[int, int, int], count: int = 1,
     takes: tuple[int, ...] = (1,),
 ) -> Row:  # fmt: skip
     """`count` products m×k by k×n of activations, as one batch of small ones."""
     m, n, k = sizes
-    return Row(name, "product", "counted", given, made, family="products", needs="x", takes=takes,
+    return Row(name, "product", "counted", x, y, family="products", needs="x", takes=takes,
                macs=float(m) * n * k * count, product=sizes)  # fmt: skip
 
 
@@ -42,32 +42,32 @@ class Axial(Layer):
 
     several: ClassVar[bool] = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, inner = planes(given, 2), self.heads * self.width
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, inner = planes(shapes, 2), self.heads * self.width
         name, keys = self.name or "axial", shape.extents[self.along == "rows"]
-        if len(given) > 1 and given[1].extents != (keys, keys):
-            raise Misfit(f"{given[1]} has no number for each pair of {keys} places")
+        if len(shapes) > 1 and shapes[1].extents != (keys, keys):
+            raise Misfit(f"{shapes[1]} has no number for each pair of {keys} places")
         gate = replace(shape, channels=inner)
         yield Row(f"{name}.gate", "attention", "gemm", shape, gate, role="column", needs="x",
                   entry=True, weights=(shape.channels + 1) * inner, bias=True)  # fmt: skip
-        if len(given) > 1:
-            yield Row(f"{name}.bias", "attention", "gemm", given[1],
-                      replace(given[1], channels=self.heads), needs="x", entry=True,
-                      weights=given[1].channels * self.heads)  # fmt: skip
+        if len(shapes) > 1:
+            yield Row(f"{name}.bias", "attention", "gemm", shapes[1],
+                      replace(shapes[1], channels=self.heads), needs="x", entry=True,
+                      weights=shapes[1].channels * self.heads)  # fmt: skip
         positions = shape.extents[0] * shape.extents[1]
         packed = replace(shape, channels=3 * inner)
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
                   entry=True, weights=shape.channels * 3 * inner)  # fmt: skip
         mixed, scores = Shape(inner, (positions,)), float(self.heads * positions * keys)
-        added = 2.0 * len(given) * scores / mixed.size  # a mask and the pairs' numbers
+        added = 2.0 * len(shapes) * scores / mixed.size  # a mask and the pairs' numbers
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
-            takes=(1,) if len(given) < 2 else (1, 2), heads=self.heads, kv_heads=self.heads,
+            takes=(1,) if len(shapes) < 2 else (1, 2), heads=self.heads, kv_heads=self.heads,
             width=self.width, keys=keys, apart=keys < positions, reads=(0, 2 + added),
             rereads=(0, 2 + added), extra_kept=scores,
         )  # fmt: skip
         yield Row(f"{name}.gated", "attention", "stream", mixed, mixed, role="heads", needs="x",
-                  takes=(1, 2 + len(given)), reads=(2, 1), rereads=(3, 2))  # fmt: skip
+                  takes=(1, 2 + len(shapes)), reads=(2, 1), rereads=(3, 2))  # fmt: skip
         yield Row(f"{name}.out", "attention", "gemm", mixed, shape, role="row", needs="x",
                   weights=(inner + 1) * shape.channels, bias=True)  # fmt: skip
 
@@ -83,22 +83,22 @@ class Triangle(Layer):
 
     shorthand: ClassVar[str] = "hidden"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name, hidden = planes(given), self.name or "triangle", self.hidden
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name, hidden = planes(shapes), self.name or "triangle", self.hidden
         places, c = tokens_of(shape), shape.channels
         if shape.extents[1] != places:
             raise Misfit(f"{shape} holds no pairs: its extents differ")
-        four, two, one = (replace(shape, channels=k * hidden) for k in (4, 2, 1))
+        gated_pair, pair, single = (replace(shape, channels=k * hidden) for k in (4, 2, 1))
         yield Row(f"{name}.gate", "triangle", "gemm", shape, shape, needs="x", entry=True,
                   weights=(c + 1) * c, bias=True)  # fmt: skip
-        yield Row(f"{name}.in", "triangle", "gemm", shape, four, needs="x", entry=True,
+        yield Row(f"{name}.in", "triangle", "gemm", shape, gated_pair, needs="x", entry=True,
                   weights=(c + 1) * 4 * hidden, bias=True)  # fmt: skip
-        yield Row(f"{name}.gated", "triangle", "stream", four, two, needs="x", reads=(1, 1),
+        yield Row(f"{name}.gated", "triangle", "stream", gated_pair, pair, needs="x", reads=(1, 1),
                   rereads=(2, 1))  # fmt: skip
-        yield product(f"{name}.product", two, one, (places, places, places), hidden)
-        yield Row(f"{name}.norm", "norm", "stream", one, one, needs="x", weights=2 * hidden,
+        yield product(f"{name}.product", pair, single, (places, places, places), hidden)
+        yield Row(f"{name}.norm", "norm", "stream", single, single, needs="x", weights=2 * hidden,
                   reads=(1, 1), rereads=(1, 2))  # fmt: skip
-        yield Row(f"{name}.out", "triangle", "gemm", one, shape, needs="x",
+        yield Row(f"{name}.out", "triangle", "gemm", single, shape, needs="x",
                   weights=(hidden + 1) * c, bias=True)  # fmt: skip
         yield Row(f"{name}.made", "triangle", "stream", shape, shape, needs="x", takes=(1, 6),
                   reads=(2, 1), rereads=(3, 2))  # fmt: skip
@@ -111,13 +111,13 @@ class Outer(Layer):
     filters: Count
     hidden: Count
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name, h = planes(given), self.name or "outer", self.hidden
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name, h = planes(shapes), self.name or "outer", self.hidden
         sequences, places = shape.extents
-        both = replace(shape, channels=2 * h)
+        pair = replace(shape, channels=2 * h)
         pairs = Shape(h * h, (places, places))
-        yield Row(f"{name}.in", "outer", "gemm", shape, both, needs="x",
+        yield Row(f"{name}.in", "outer", "gemm", shape, pair, needs="x",
                   weights=(shape.channels + 1) * 2 * h, bias=True)  # fmt: skip
-        yield product(f"{name}.product", both, pairs, (places * h, places * h, sequences))
+        yield product(f"{name}.product", pair, pairs, (places * h, places * h, sequences))
         yield Row(f"{name}.out", "outer", "gemm", pairs, replace(pairs, channels=self.filters),
                   needs="x", weights=(h * h + 1) * self.filters, bias=True)  # fmt: skip

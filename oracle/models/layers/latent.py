@@ -37,16 +37,16 @@ class Latent(Layer):
     documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
     strided: bool = False  # the kernel takes q, k, v as their rotation leaves them
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name = given[0], self.name or "latent"
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = shapes[0], self.name or "latent"
         if len(shape.extents) != 1:
             raise Misfit(f"attention runs over one extent of tokens, its input is {shape}")
         key = self.plain + self.rotary
         if (key + self.value) % 2:
             raise Misfit(f"keys of {key} channels and values of {self.value} have no whole mean")
-        yield from self._made(f"{name}.q", shape, self.q_rank, self.heads * key)
+        yield from self._projected(f"{name}.q", shape, self.q_rank, self.heads * key)
         wide = self.heads * (self.plain + self.value)
-        yield from self._made(f"{name}.kv", shape, self.kv_rank, wide, self.rotary)
+        yield from self._projected(f"{name}.kv", shape, self.kv_rank, wide, self.rotary)
         # queries are turned; keys are put together of what each head has and what all share
         packed = replace(shape, channels=self.heads * (2 * key + self.value))
         passes = 1.0 if self.fused else 4.0
@@ -69,22 +69,22 @@ class Latent(Layer):
         yield Row(f"{name}.out", "attention", "gemm", mixed, shape, role="row", needs="x",
                   weights=mixed.channels * shape.channels, adds=self.fused)  # fmt: skip
 
-    def _made(
-        self, name: str, shape: Shape, rank: int | None, wide: int, beside: int = 0
+    def _projected(
+        self, name: str, shape: Shape, rank: int | None, wide: int, extra: int = 0
     ) -> Iterator[Row]:
-        """What is made of the hidden tensor, by way of a latent of `rank` channels if there is one.
+        """Yield the product of the hidden tensor, through a latent of `rank` channels if set.
 
-        `beside` are channels that come with the latent and need no more work.
+        The latent has `extra` further channels, which need no more work.
         """
-        made, narrow = replace(shape, channels=wide), shape
+        output, narrow = replace(shape, channels=wide), shape
         if rank:
             narrow = replace(shape, channels=rank)
-            down = replace(shape, channels=rank + beside)
+            down = replace(shape, channels=rank + extra)
             yield Row(f"{name}.down", "attention", "gemm", shape, down, needs="x", entry=True,
                       weights=shape.channels * down.channels, sequence=True,
                       adds=self.fused)  # fmt: skip
             (norm,) = Norm("rms", fused=self.fused, name=f"{name}.norm").rows([narrow])
             yield replace(norm, module=UP)
-        yield Row(f"{name}.up", "attention", "gemm", narrow, made, role="column", needs="x",
+        yield Row(f"{name}.up", "attention", "gemm", narrow, output, role="column", needs="x",
                   weights=narrow.channels * wide, adds=self.fused, entry=not rank,
                   module=UP)  # fmt: skip

@@ -38,15 +38,15 @@ class Opaque(Layer):
 
     several: ClassVar[bool] = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
         if not self.made:
             raise Misfit("`made` says no channels")
-        made, size = Shape(self.made[0], self.made[1:], self.tokens), float(prod(self.made))
+        output, size = Shape(self.made[0], self.made[1:], self.tokens), float(prod(self.made))
         plain = self.each and not self.flop and not self.family
         yield Row(
             f"{self.op} at {self.at}" if self.at else self.op,
             "elementwise" if self.each else "opaque", "stream" if plain else "counted",
-            given[0], made, weights=self.weights, needs="x" if self.keeps else "",
+            shapes[0], output, weights=self.weights, needs="x" if self.keeps else "",
             reads=(0.0, self.moves / size), rereads=(0.0, self.moves_back / size),
             macs=self.flop / 2, pieces=self.steps * bool(self.moves or self.flop),
             extra_kept=self.kept, family=self.family,

@@ -23,32 +23,32 @@ class Conv(Layer):
     groups: Count = 1
     bias: bool = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, rank = given[0], len(given[0].extents)
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, rank = shapes[0], len(shapes[0].extents)
         if not 1 <= rank <= 3:
             raise Misfit(f"a convolution takes 1 to 3 extents, its input {shape} has {rank}")
         kernel, stride = along(self.kernel, rank), along(self.stride, rank)
         dilation = along(self.dilation, rank)
         reach = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
-        made = tuple(
+        extents = tuple(
             (n + pad - r) // s + 1
             for n, pad, r, s in zip(
                 shape.extents, self.pads(shape, reach, stride), reach, stride, strict=True
             )
         )
-        if min(made) < 1:
+        if min(extents) < 1:
             raise Misfit(f"a window of {'×'.join(map(str, reach))} does not fit into {shape}")
         if shape.channels % self.groups or self.filters % self.groups:
             raise Misfit(f"{self.groups} groups do not divide {shape.channels} → {self.filters}")
         weights = self.filters * shape.channels // self.groups * math.prod(kernel)
         yield Row(
-            self.name or "conv", "conv", "conv", shape, Shape(self.filters, made, shape.tokens),
+            self.name or "conv", "conv", "conv", shape, Shape(self.filters, extents, shape.tokens),
             kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
             bias=self.bias,
         )  # fmt: skip
 
     def pads(self, shape: Shape, reach: Extents, stride: Extents) -> Extents:
-        """Both sides together, per extent."""
+        """Return the padding of both sides together, per extent."""
         if self.padding == "valid":
             return (0,) * len(reach)
         if self.padding == "same":
@@ -69,21 +69,22 @@ class Deconv(Layer):
     groups: Count = 1
     bias: bool = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, rank = given[0], len(given[0].extents)
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, rank = shapes[0], len(shapes[0].extents)
         if not 1 <= rank <= 3:
             raise Misfit(f"a transposed convolution takes 1 to 3 extents, its input has {rank}")
         kernel, stride = along(self.kernel, rank), along(self.stride, rank)
         pad, extra = along(self.padding, rank), along(self.output_padding, rank)
         sizes = zip(shape.extents, kernel, stride, pad, extra, strict=True)
-        made = tuple((n - 1) * s - 2 * p + k + e for n, k, s, p, e in sizes)
-        if min(made) < 1:
+        extents = tuple((n - 1) * s - 2 * p + k + e for n, k, s, p, e in sizes)
+        output = Shape(self.filters, extents, shape.tokens)
+        if min(extents) < 1:
             raise Misfit(f"padding {pad} leaves nothing of {shape}")
         if shape.channels % self.groups or self.filters % self.groups:
             raise Misfit(f"{self.groups} groups do not divide {shape.channels} → {self.filters}")
         weights = self.filters * shape.channels // self.groups * math.prod(kernel)
         yield Row(
-            self.name or "deconv", "deconv", "conv", shape, Shape(self.filters, made, shape.tokens),
+            self.name or "deconv", "deconv", "conv", shape, output,
             kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
             bias=self.bias,
         )  # fmt: skip
@@ -99,31 +100,31 @@ class Pool(Layer):
     op: Literal["max", "mean"] = "max"
     ceil: bool = False
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, rank = given[0], len(given[0].extents)
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, rank = shapes[0], len(shapes[0].extents)
         if not rank:
             raise Misfit("pooling needs extents, its input has none")
         if self.kernel == "global":
-            made, kernel, stride = (1,) * rank, shape.extents, shape.extents
+            extents, kernel, stride = (1,) * rank, shape.extents, shape.extents
         else:
             kernel = along(self.kernel, rank)
             stride = along(kernel if self.stride is None else self.stride, rank)
             pads = Conv(1, kernel, padding=self.padding).pads(shape, kernel, stride)
             sizes = list(zip(shape.extents, kernel, stride, pads, strict=True))
             up = [s - 1 if self.ceil else 0 for s in stride]
-            made = tuple(
+            extents = tuple(
                 (n + p - k + u) // s + 1 for (n, k, s, p), u in zip(sizes, up, strict=True)
             )
             # a window that would start beyond the padded input is dropped, as everybody does
-            made = tuple(
+            extents = tuple(
                 m - 1 if self.ceil and (m - 1) * s >= n + p // 2 else m
-                for m, (n, _, s, p) in zip(made, sizes, strict=True)
+                for m, (n, _, s, p) in zip(extents, sizes, strict=True)
             )
-        if min(made) < 1:
+        if min(extents) < 1:
             raise Misfit(f"a window of {kernel} does not fit into {shape}")
-        indices = 8.0 * math.prod(made) * shape.channels if self.op == "max" else 0.0
+        indices = 8.0 * math.prod(extents) * shape.channels if self.op == "max" else 0.0
         yield Row(
-            self.name or "pool", "pool", "stream", shape, replace(shape, extents=made),
+            self.name or "pool", "pool", "stream", shape, replace(shape, extents=extents),
             kernel, stride, reads=(1, 1), rereads=(1, 1),
             needs="x" if self.op == "max" else "", extra_bytes=indices,
         )  # fmt: skip
@@ -138,9 +139,9 @@ class Upsample(Layer):
 
     shorthand: ClassVar[str] = "factor"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0]
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0]
         extents = self.to or tuple(n * self.factor for n in shape.extents)
-        made = replace(shape, extents=along(extents, len(shape.extents)))
-        yield Row(self.name or "upsample", "upsample", "stream", shape, made,
+        output = replace(shape, extents=along(extents, len(shape.extents)))
+        yield Row(self.name or "upsample", "upsample", "stream", shape, output,
                   reads=(1, 1), rereads=(1, 1))  # fmt: skip

@@ -16,7 +16,7 @@ _ACTIVATIONS = ("relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softma
 
 
 def kinds() -> dict[str, type[Layer]]:
-    """Every layer kind by the word a spec file uses; a new subclass is here at once."""
+    """Return every layer kind by its word in a spec file, new subclasses included."""
     return {cls.__name__.lower(): cls for cls in Layer.__subclasses__()}
 
 
@@ -34,11 +34,11 @@ class Placed:
 
     @classmethod
     def from_node(cls, node: Node, reader: Reader) -> Placed | None:
-        """The layer; None where it has a fault of its own, one inside a block not counted."""
-        known = len(reader.faults)
-        found = cls._read(node, reader)
-        faulty = len(reader.faults) > known
-        return None if found is None or (faulty and found.layer is not None) else found
+        """Return the layer; None where it has a fault of its own, outside its block."""
+        faults_before = len(reader.faults)
+        placed = cls._read(node, reader)
+        faulty = len(reader.faults) > faults_before
+        return None if placed is None or (faulty and placed.layer is not None) else placed
 
     @classmethod
     def _read(cls, node: Node, reader: Reader) -> Placed | None:
@@ -52,41 +52,41 @@ class Placed:
         if "layers" in node.entries:
             return cls._block(node, reader)
         word, *rest = node.entries
-        known = kinds()
+        kind_of = kinds()
         if word in _ACTIVATIONS and not rest:  # `relu: {name: here}` says an activation's op
-            given = node.entries[word]
-            if given.kind != "mapping" and not given.empty:
-                what = f"`{word}` takes fields such as `name`, not a {given.kind}"
-                reader.fault("E104", what, given, f"write `- {word}`")
+            body = node.entries[word]
+            if body.kind != "mapping" and not body.empty:
+                complaint = f"`{word}` takes fields such as `name`, not a {body.kind}"
+                reader.fault("E104", complaint, body, f"write `- {word}`")
                 return None
-            inner = Node(given.place, "mapping", entries={**given.entries}, keys={**given.keys})
+            inner = Node(body.place, "mapping", entries={**body.entries}, keys={**body.keys})
             inner.entries["op"] = Node(node.keys[word], "scalar", word)
             plain = reader.record(Activation, inner, word)
             return cls(node, plain) if plain is not None else None
-        if word not in known:
-            hint = suggest(word, [*known, *_ACTIVATIONS, "layers"], "layer kinds")
+        if word not in kind_of:
+            hint = suggest(word, [*kind_of, *_ACTIVATIONS, "layers"], "layer kinds")
             place = node.keys[word]
-            at = Node(place, "scalar", word)
-            reader.fault("E110", f"no layer kind is called `{word}`", at, hint)
+            word_node = Node(place, "scalar", word)
+            reader.fault("E110", f"no layer kind is called `{word}`", word_node, hint)
             return None
         if rest:
-            at = Node(node.keys[rest[0]], "scalar", rest[0])
+            word_node = Node(node.keys[rest[0]], "scalar", rest[0])
             reader.fault(
-                "E102", f"`{rest[0]}` stands beside `{word}`", at, "indent it under the kind"
+                "E102", f"`{rest[0]}` stands beside `{word}`", word_node, "indent it under the kind"
             )
             return None
         inner = node.entries[word]
         if inner.empty:
             inner = Node(inner.place, "mapping")
-        layer = reader.record(known[word], inner, word)
+        layer = reader.record(kind_of[word], inner, word)
         return cls(node, layer) if layer is not None else None
 
     @classmethod
     def _block(cls, node: Node, reader: Reader) -> Placed | None:
         for key in node.entries:
             if key not in FIELDS:
-                at = Node(node.keys[key], "scalar", key)
-                reader.fault("E102", f"unknown field `{key}`", at, suggest(key, FIELDS))
+                key_node = Node(node.keys[key], "scalar", key)
+                reader.fault("E102", f"unknown field `{key}`", key_node, suggest(key, FIELDS))
         times = 1
         if "repeat" in node.entries:
             hint = Annotated[int, Between(1, 10_000)]
@@ -100,7 +100,7 @@ class Placed:
     @classmethod
     def json_schema(cls, schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         options: list[dict[str, Any]] = [
-            {"type": "object", "properties": {word: _said(kind, schema)}, "required": [word],
+            {"type": "object", "properties": {word: _schema_of(kind, schema)}, "required": [word],
              "additionalProperties": False}
             for word, kind in {**kinds(), **dict.fromkeys(_ACTIVATIONS, Activation)}.items()
         ]  # fmt: skip
@@ -112,8 +112,8 @@ class Placed:
         return {"anyOf": [*options, blocks, {"enum": plain}]}
 
 
-def _said(kind: type[Layer], schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """Its fields; or the one field it is mostly about; or nothing, where nothing must be said."""
+def _schema_of(kind: type[Layer], schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of a kind: all fields, the shorthand field, or null if none is needed."""
     forms = [schema(kind)]
     if shorthand := getattr(kind, "shorthand", None):
         forms.append(schema(fields_of(cast(Any, kind))[shorthand][1]))

@@ -21,8 +21,8 @@ class Dense(Layer):
 
     shorthand: ClassVar[str] = "filters"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0]
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0]
         weights = (0 if self.tied else shape.channels * self.filters) + self.bias * self.filters
         yield Row(
             self.name or "dense", "dense", "gemm", shape, replace(shape, channels=self.filters),
@@ -45,8 +45,8 @@ class Norm(Layer):
 
     shorthand: ClassVar[str] = "op"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0]
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0]
         shift = self.op != "rms" if self.bias is None else self.bias
         weights = shape.channels * (1 + shift) if self.affine else 0
         if self.op == "rms" and not self.fused:  # cast, square, mean, scale, cast, weight
@@ -75,10 +75,10 @@ class Activation(Layer):
 
     shorthand: ClassVar[str] = "op"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
         output = self.op in ("relu", "leaky_relu", "tanh", "sigmoid", "softmax")
         yield Row(
-            self.name or self.op, "activation", "stream", given[0], given[0],
+            self.name or self.op, "activation", "stream", shapes[0], shapes[0],
             reads=(1, 1), rereads=(2 - output, 1 + output), needs="y" if output else "x",
         )  # fmt: skip
 
@@ -91,10 +91,10 @@ class Dropout(Layer):
 
     shorthand: ClassVar[str] = "rate"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
         yield Row(
-            self.name or "dropout", "dropout", "stream", given[0], given[0], reads=(1, 1.5),
-            rereads=(0.5, 2), sequence=given[0].tokens, extra_bytes=float(given[0].size),
+            self.name or "dropout", "dropout", "stream", shapes[0], shapes[0], reads=(1, 1.5),
+            rereads=(0.5, 2), sequence=shapes[0].tokens, extra_bytes=float(shapes[0].size),
         )  # fmt: skip
 
 
@@ -106,14 +106,14 @@ class Add(Layer):
 
     several: ClassVar[bool] = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        if len(given) < 2 or len({(s.channels, s.extents) for s in given}) > 1:
-            shapes = ", ".join(map(str, given))
-            raise Misfit(f"only equal shapes add up, here: {shapes}")
-        mask = float(given[0].size) if self.dropout else 0.0
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        if len(shapes) < 2 or len({(s.channels, s.extents) for s in shapes}) > 1:
+            listed = ", ".join(map(str, shapes))
+            raise Misfit(f"only equal shapes add up, here: {listed}")
+        mask = float(shapes[0].size) if self.dropout else 0.0
         yield Row(
-            self.name or "add", "add", "stream", given[0], given[0], sequence=given[0].tokens,
-            reads=(len(given), 1), rereads=(1, 0.0 if not mask else 1.0), extra_bytes=mask,
+            self.name or "add", "add", "stream", shapes[0], shapes[0], sequence=shapes[0].tokens,
+            reads=(len(shapes), 1), rereads=(1, 0.0 if not mask else 1.0), extra_bytes=mask,
         )  # fmt: skip
 
 
@@ -123,12 +123,12 @@ class Concat(Layer):
 
     several: ClassVar[bool] = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        if len({s.extents for s in given}) > 1:
-            raise Misfit(f"extents differ: {', '.join(map(str, given))}")
-        made = replace(given[0], channels=sum(s.channels for s in given))
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        if len({s.extents for s in shapes}) > 1:
+            raise Misfit(f"extents differ: {', '.join(map(str, shapes))}")
+        output = replace(shapes[0], channels=sum(s.channels for s in shapes))
         yield Row(
-            self.name or "concat", "concat", "stream", made, made, reads=(1, 1), rereads=(1, 1)
+            self.name or "concat", "concat", "stream", output, output, reads=(1, 1), rereads=(1, 1)
         )
 
 
@@ -138,13 +138,13 @@ class Scale(Layer):
 
     several: ClassVar[bool] = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        if len(given) != 2 or given[0].channels != given[1].channels:
-            shapes = ", ".join(map(str, given))
-            raise Misfit(f"two inputs of as many channels are multiplied, here: {shapes}")
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        if len(shapes) != 2 or shapes[0].channels != shapes[1].channels:
+            listed = ", ".join(map(str, shapes))
+            raise Misfit(f"two inputs of as many channels are multiplied, here: {listed}")
         # backward: dx reads dy and is written; so is dy · x, which is read to be summed by channel
         yield Row(
-            self.name or "scale", "scale", "stream", given[0], given[0], reads=(1, 1),
+            self.name or "scale", "scale", "stream", shapes[0], shapes[0], reads=(1, 1),
             rereads=(4, 2), needs="x",
         )  # fmt: skip
 
@@ -153,8 +153,8 @@ class Scale(Layer):
 class Flatten(Layer):
     """Extents become channels; nothing is moved."""
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        yield Row(self.name or "flatten", "flatten", "stream", given[0], Shape(given[0].size))
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        yield Row(self.name or "flatten", "flatten", "stream", shapes[0], Shape(shapes[0].size))
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,11 @@ class Reshape(Layer):
     to: tuple[Count, ...]
     tokens: bool = False
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        made = Shape(self.to[0], self.to[1:], self.tokens)
-        if made.size != given[0].size:
-            raise Misfit(f"{given[0]} has {given[0].size} elements, {made} has {made.size}")
-        yield Row(self.name or "reshape", "reshape", "stream", given[0], made)
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        output = Shape(self.to[0], self.to[1:], self.tokens)
+        if output.size != shapes[0].size:
+            raise Misfit(f"{shapes[0]} has {shapes[0].size} elements, {output} has {output.size}")
+        yield Row(self.name or "reshape", "reshape", "stream", shapes[0], output)
 
 
 @dataclass(frozen=True)
@@ -181,8 +181,8 @@ class Loss(Layer):
 
     shorthand: ClassVar[str] = "op"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0]
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0]
         # cast up, maximum, shift, exponential, sum, division; back: scale, copy, cast down.
         # an fp32 copy of the logits is what is kept; it becomes the gradient in place, or not
         reads, rereads = (0.5, 1.0) if self.one_kernel else (9.5, 5.5)

@@ -31,8 +31,8 @@ class Scan(Layer):
     kernel: Count = 4  # of the convolution along the tokens
     chunk: Count = 256
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name = given[0], self.name or "scan"
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = shapes[0], self.name or "scan"
         if len(shape.extents) != 1:
             raise Misfit(f"a scan runs over one extent of tokens, its input is {shape}")
         if self.heads % self.groups:

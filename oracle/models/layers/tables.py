@@ -21,15 +21,15 @@ class Bags(Layer):
     width: Count  # of a row
     named: tuple[Count, ...] = ()  # rows of each that a sample names; one if not said
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
         named = self.named or (1,) * len(self.tables)
         if len(named) != len(self.tables):
             raise Misfit(f"{len(named)} numbers of rows for {len(self.tables)} tables")
-        each = sum(named) / len(named)  # times as many are read as are made
+        mean = sum(named) / len(named)  # times as many are read as are made
         yield Row(
-            self.name or "bags", "embedding", "counted", given[0],
+            self.name or "bags", "embedding", "counted", shapes[0],
             Shape(self.width * len(self.tables)), weights=sum(self.tables) * self.width,
-            family="tables", reads=(0, each + 1), rereads=(0, 1 + 2 * each), frozen=True,
+            family="tables", reads=(0, mean + 1), rereads=(0, 1 + 2 * mean), frozen=True,
             extra_bytes=8.0 * sum(named), lookups=sum(named),
         )  # fmt: skip
 
@@ -41,8 +41,8 @@ class Crossnet(Layer):
     layers: Count
     rank: Count
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name = given[0], self.name or "crossnet"
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = shapes[0], self.name or "crossnet"
         narrow = replace(shape, channels=self.rank)
         for i in range(1, self.layers + 1):
             yield Row(f"{name}{i}.v", "crossnet", "gemm", shape, narrow, needs="x",

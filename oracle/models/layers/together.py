@@ -16,9 +16,9 @@ class Together(Layer):
 
     several: ClassVar[bool] = True
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        whole = Shape(sum(shape.size for shape in given), parts=tuple(given))
-        yield Row(self.name or "together", "reshape", "stream", given[0], whole)
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        together = Shape(sum(shape.size for shape in shapes), parts=tuple(shapes))
+        yield Row(self.name or "together", "reshape", "stream", shapes[0], together)
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Part(Layer):
 
     shorthand: ClassVar[str] = "at"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        parts = given[0].parts
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        parts = shapes[0].parts
         if self.at >= len(parts):
             raise Misfit(f"its input holds {len(parts)} tensors together, none of them {self.at}")
-        yield Row(self.name or "part", "reshape", "stream", given[0], parts[self.at], part=self.at)
+        yield Row(self.name or "part", "reshape", "stream", shapes[0], parts[self.at], part=self.at)
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Crop(Layer):
 
     shorthand: ClassVar[str] = "to"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0]
-        made = along(self.to, len(shape.extents))
-        if any(inner > outer for inner, outer in zip(made, shape.extents, strict=True)):
-            raise Misfit(f"nothing as wide as {'×'.join(map(str, made))} is inside {shape}")
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0]
+        extents = along(self.to, len(shape.extents))
+        if any(inner > outer for inner, outer in zip(extents, shape.extents, strict=True)):
+            raise Misfit(f"nothing as wide as {'×'.join(map(str, extents))} is inside {shape}")
         # its gradient is put into one of zeros
-        yield Row(self.name or "crop", "crop", "stream", shape, replace(shape, extents=made),
+        yield Row(self.name or "crop", "crop", "stream", shape, replace(shape, extents=extents),
                   rereads=(1, 1))  # fmt: skip
 
 
@@ -62,8 +62,8 @@ class Take(Layer):
 
     shorthand: ClassVar[str] = "channels"
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0]
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0]
         if self.channels > shape.channels:
             raise Misfit(f"there are no {self.channels} channels in {shape}")
         yield Row(self.name or "take", "reshape", "stream", shape,

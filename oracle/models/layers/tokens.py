@@ -26,15 +26,15 @@ class Embedding(Layer):
     tied: bool = False  # looks up the table of another
     tokens: Count | None = None  # of a sequence of its own; as many as the model is given if not
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0] if self.tokens is None else Shape(1, (self.tokens,), True)
-        made, words = Shape(self.hidden, shape.extents, True), self.vocab * (not self.tied)
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0] if self.tokens is None else Shape(1, (self.tokens,), True)
+        output, words = Shape(self.hidden, shape.extents, True), self.vocab * (not self.tied)
         yield Row(
-            self.name or "embedding", "embedding", "stream", shape, made, role="vocab",
+            self.name or "embedding", "embedding", "stream", shape, output, role="vocab",
             weights=(words + self.positions + self.extra) * self.hidden, sequence=False,
             tied=self.tied,
             reads=(0, 2 + (self.positions > 0) + 2 * self.dropout), rereads=(0, 2),
-            extra_bytes=8.0 * shape.size + made.size * self.dropout,
+            extra_bytes=8.0 * shape.size + output.size * self.dropout,
         )  # fmt: skip
 
 
@@ -44,11 +44,11 @@ class Position(Layer):
 
     extra_tokens: Whole = 0
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape = given[0]
-        made = replace(shape, extents=(tokens_of(shape) + self.extra_tokens,), tokens=True)
-        weights = made.size + self.extra_tokens * shape.channels
-        yield Row(self.name or "position", "position", "stream", shape, made, weights=weights,
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape = shapes[0]
+        output = replace(shape, extents=(tokens_of(shape) + self.extra_tokens,), tokens=True)
+        weights = output.size + self.extra_tokens * shape.channels
+        yield Row(self.name or "position", "position", "stream", shape, output, weights=weights,
                   reads=(1, 2), rereads=(1, 1))  # fmt: skip
 
 
@@ -56,11 +56,11 @@ class Position(Layer):
 class First(Layer):
     """The first token alone: where a classifier looks."""
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        if not given[0].tokens:
-            raise Misfit(f"only tokens have a first one, the input is {given[0]}")
-        made = replace(given[0], extents=(1,))
-        yield Row(self.name or "first", "first", "stream", given[0], made,
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        if not shapes[0].tokens:
+            raise Misfit(f"only tokens have a first one, the input is {shapes[0]}")
+        output = replace(shapes[0], extents=(1,))
+        yield Row(self.name or "first", "first", "stream", shapes[0], output,
                   reads=(0, 2), rereads=(1, 1))  # fmt: skip
 
 
@@ -73,7 +73,7 @@ class Documents:
 
     @property
     def seen(self) -> int:
-        """Length of the text that a token is in, on average: long ones hold more of the tokens."""
+        """The mean length of the text around a token: long texts hold more of the tokens."""
         return max(1, round(self.mean * (1 + self.variation**2)))
 
 
@@ -103,12 +103,12 @@ class Attention(Layer):
     written: bool = False  # rotation as one kernel, whatever else is not
     gated: bool = False  # what the core makes is multiplied by the sigmoid of one more product
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        first, *inside, out = self._ungated(given)
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        first, *inside, out = self._ungated(shapes)
         if not self.gated:
             yield from (first, *inside, out)
             return
-        shape, mixed = given[0], out.given
+        shape, mixed = shapes[0], out.given
         yield Row(f"{first.name.removesuffix('.qkv')}.gate", "gate", "gemm", shape, mixed,
                   role="column", needs="x", entry=True, bias=self.bias, adds=self.fused,
                   weights=(shape.channels + self.bias) * mixed.channels)  # fmt: skip
@@ -118,8 +118,8 @@ class Attention(Layer):
                   rereads=(3, 2))  # fmt: skip
         yield out
 
-    def _ungated(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name = given[0], self.name or "attention"
+    def _ungated(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = shapes[0], self.name or "attention"
         if len(shape.extents) != 1:
             raise Misfit(f"attention runs over one extent of tokens, its input is {shape}")
         kv_heads, tokens = self.kv_heads or self.heads, tokens_of(shape)
@@ -129,13 +129,13 @@ class Attention(Layer):
             raise Misfit(f"{self.heads} heads do not divide {shape.channels} channels")
         width = self.width or shape.channels // self.heads
         inner, joint = self.heads * width, (self.heads + 2 * kv_heads) * width
-        own = self.documents.seen if self.documents else tokens
-        keys = min(self.window or self.chunk or tokens, own, tokens)
+        text_length = self.documents.seen if self.documents else tokens
+        keys = min(self.window or self.chunk or tokens, text_length, tokens)
         packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
-        each = () if self.packed else (inner, kv_heads * width, kv_heads * width)
+        matrices = () if self.packed else (inner, kv_heads * width, kv_heads * width)
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
                   weights=shape.channels * joint + self.bias * joint, adds=self.fused,
-                  bias=self.bias, matrices=each)  # fmt: skip
+                  bias=self.bias, matrices=matrices)  # fmt: skip
         share = (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
         if self.normed:  # values pass by, and are one tensor with those that the core is given
             yield Row(f"{name}.norm", "norm", "stream", packed, packed, role="heads", needs="x",
@@ -148,14 +148,14 @@ class Attention(Layer):
                       reads=(0, turned), rereads=(0, turned),
                       pieces=1 if one_kernel else 4)  # fmt: skip
         scores = float(self.heads * tokens * keys)
-        asked, copies = packed, self.heads // kv_heads if self.repeated else 1
+        core_input, copies = packed, self.heads // kv_heads if self.repeated else 1
         if copies > 1:  # keys and values are read, and written as often; queries stay
-            asked = replace(shape, channels=3 * inner)
+            core_input = replace(shape, channels=3 * inner)
             copied = 2 * kv_heads / (self.heads + 2 * kv_heads), 2 / 3
-            yield Row(f"{name}.repeat", "repeat", "stream", packed, asked, role="heads",
+            yield Row(f"{name}.repeat", "repeat", "stream", packed, core_input, role="heads",
                       reads=copied, rereads=copied)  # fmt: skip
         yield Row(
-            f"{name}.core", "attention", "attention", asked, mixed, role="heads", needs="xy",
+            f"{name}.core", "attention", "attention", core_input, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=kv_heads, repeated=copies, width=width, keys=keys,
             causal=self.causal, apart=keys < tokens and keys != self.window,
             weights=self.heads * self.sinks,
@@ -183,19 +183,19 @@ class Mlp(Layer):
     fused: bool = True  # a gate as one kernel; else the function, then the product
     packed: bool = True  # one matrix makes the gate and what it opens; else each has its own
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name = given[0], self.name or "mlp"
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = shapes[0], self.name or "mlp"
         up = replace(shape, channels=self.ffn * (1 + self.gated))
         mid = replace(shape, channels=self.ffn)
         relu = self.activation == "relu" and not self.gated
-        each = () if self.packed or not self.gated else (self.ffn, self.ffn)
+        matrices = () if self.packed or not self.gated else (self.ffn, self.ffn)
         yield Row(f"{name}.up", "mlp", "gemm", shape, up, role="column", needs="x",
                   weights=up.channels * (shape.channels + self.bias), adds=self.fused,
-                  bias=self.bias, matrices=each)  # fmt: skip
-        apart = self.gated and not self.fused
+                  bias=self.bias, matrices=matrices)  # fmt: skip
+        split = self.gated and not self.fused  # the gate is a kernel of its own
         yield Row(f"{name}.{self.activation}", "mlp", "stream", up, mid, role="heads",
-                  reads=(1 + apart, 1), rereads=(2 + 2 * apart, 1), needs="y" if relu else "x",
-                  pieces=1 + apart, extra_kept=apart * mid.size)  # fmt: skip
+                  reads=(1 + split, 1), rereads=(2 + 2 * split, 1), needs="y" if relu else "x",
+                  pieces=1 + split, extra_kept=split * mid.size)  # fmt: skip
         yield Row(f"{name}.down", "mlp", "gemm", mid, shape, role="row", needs="x",
                   weights=shape.channels * (self.ffn + self.bias), adds=self.fused,
                   bias=self.bias)  # fmt: skip
@@ -219,16 +219,16 @@ class Moe(Layer):
     groups: Whole = 0  # that the experts are routed by, each of them on a place of its own
     reach: Whole = 0  # groups at most that a token's experts are in; 0: any
 
-    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name, k = given[0], self.name or "moe", self.active
+    def rows(self, shapes: Sequence[Shape]) -> Iterator[Row]:
+        shape, name, k = shapes[0], self.name or "moe", self.active
         if k > self.experts:
             raise Misfit(f"a token cannot visit {k} of {self.experts} experts")
         if self.reach > self.groups:
             raise Misfit(f"a token cannot reach {self.reach} of {self.groups} groups")
         if self.shared:
             function: Literal["silu", "gelu"] = "silu" if self.gated else "gelu"
-            beside = Mlp(self.shared * self.ffn, self.gated, function, False, name=f"{name}.shared")
-            yield from (replace(row, module="shared_experts") for row in beside.rows(given))
+            mlp = Mlp(self.shared * self.ffn, self.gated, function, False, name=f"{name}.shared")
+            yield from (replace(row, module="shared_experts") for row in mlp.rows(shapes))
         # of each visit its weight, the expert, and the copy's place among all
         yield Row(f"{name}.router", "moe", "gemm", shape, replace(shape, channels=self.experts),
                   weights=(shape.channels + self.bias) * self.experts, needs="x",
@@ -239,8 +239,8 @@ class Moe(Layer):
         up = replace(sent, channels=self.ffn * (1 + self.gated))
         mid = replace(sent, channels=self.ffn)
 
-        def row(part: str, work: Work, given: Shape, made: Shape, role: str, **more: Any) -> Row:
-            return Row(f"{name}.{part}", "moe", work, given, made, role=role, active=k,
+        def row(part: str, work: Work, x: Shape, y: Shape, role: str, **more: Any) -> Row:
+            return Row(f"{name}.{part}", "moe", work, x, y, role=role, active=k,
                        experts=self.experts, skew=self.skew, places=self.groups, reach=self.reach,
                        **more)  # fmt: skip
 
@@ -255,8 +255,8 @@ class Moe(Layer):
                   weights=self.experts * shape.channels * (self.ffn + self.bias),
                   bias=self.bias)  # fmt: skip
         # what the shared experts made is added: read twice and written once
-        both = bool(self.shared)
+        shared = bool(self.shared)
         needs = "1" if self.weighted == "outside" else ""
-        yield row("combine", "stream", sent, shape, "combine", needs=needs, reads=(1, 1 + 3 * both),
-                  rereads=(2, 1), pieces=1 + both, sequence=shape.tokens,
-                  takes=(1, 5, 6)[: 2 + both])  # fmt: skip
+        yield row("combine", "stream", sent, shape, "combine", needs=needs,
+                  sequence=shape.tokens, reads=(1, 1 + 3 * shared), rereads=(2, 1),
+                  pieces=1 + shared, takes=(1, 5, 6)[: 2 + shared])  # fmt: skip
