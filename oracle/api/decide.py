@@ -24,16 +24,10 @@ if TYPE_CHECKING:
 
 
 def workflow(
-    what: str | dict[str, Any],
-    system: System | str | dict[str, Any],
-    nodes: int,
-    *,
-    search: str | dict[str, Any] | None = None,
-    trials: int | None = None,
-    grow: bool = False,
-    reading: str = "best",
-    **settings: Any,
-) -> Campaign:
+    what: str | dict[str, Any], system: System | str | dict[str, Any], nodes: int, *,
+    search: str | dict[str, Any] | None = None, trials: int | None = None, grow: bool = False,
+    reading: str = "best", **settings: Any,
+) -> Campaign:  # fmt: skip
     """Return the fastest way to run many trainings on `nodes`: how many at once, how large each.
 
     `what` is a model, with a `search` (random, grid, halving, genetic, ensemble, transfer; or a

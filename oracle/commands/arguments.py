@@ -380,19 +380,9 @@ def objective_argument(parser: argparse._ActionsContainer) -> None:
 def prediction_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
     return {
-        "dataset": args.dataset,
-        "precision": args.precision,
-        "optimizer": args.optimizer,
-        "ideal": args.ideal,
-        "max_memory": args.max_memory,
-        "gamma": args.gamma,
-        "algorithm": args.algorithm,
-        "profile": args.profile,
-        "software": args.software,
-        "any_plan": args.any_plan,
-        "grow": getattr(args, "grow", False),
-        "reading": args.reading,
-        "shuffle": args.shuffle,
-        "epochs": args.epochs,
-        "workspace": args.workspace,
-    }
+        "dataset": args.dataset, "precision": args.precision, "optimizer": args.optimizer,
+        "ideal": args.ideal, "max_memory": args.max_memory, "gamma": args.gamma,
+        "algorithm": args.algorithm, "profile": args.profile, "software": args.software,
+        "any_plan": args.any_plan, "grow": getattr(args, "grow", False), "reading": args.reading,
+        "shuffle": args.shuffle, "epochs": args.epochs, "workspace": args.workspace,
+    }  # fmt: skip

@@ -93,13 +93,9 @@ def run(args: argparse.Namespace) -> Answer:
         system(args.onto)
     inputs = [*read_, *files_read(files.names)]
     return formatted(
-        args,
-        calibration.text,
-        lambda: stamped(calibration.to_dict(), inputs),
-        calibration.rows,
-        code,
-        note,
-    )
+        args, calibration.text, lambda: stamped(calibration.to_dict(), inputs), calibration.rows,
+        code, note,
+    )  # fmt: skip
 
 
 def _is_log(name: str) -> bool:

@@ -64,10 +64,6 @@ def run(args: argparse.Namespace) -> Answer:
 
     read = specs_read(model, system, None, args.profile)
     return formatted(
-        args,
-        lambda: comparison_text(comparison),
-        lambda: stamped(comparison.to_dict(), read),
-        comparison.rows,
-        code,
-        note,
-    )
+        args, lambda: comparison_text(comparison), lambda: stamped(comparison.to_dict(), read),
+        comparison.rows, code, note,
+    )  # fmt: skip

@@ -133,12 +133,9 @@ def run(args: argparse.Namespace) -> Answer:
             code,
         )
     return formatted(
-        args,
-        lambda: explanation_text(explanation, args.full, _next(args)),
-        lambda: signed(explanation.to_dict(), args),
-        explanation.rows,
-        code,
-    )
+        args, lambda: explanation_text(explanation, args.full, _next(args)),
+        lambda: signed(explanation.to_dict(), args), explanation.rows, code,
+    )  # fmt: skip
 
 
 def _next(args: argparse.Namespace) -> str:

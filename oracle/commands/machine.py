@@ -131,14 +131,9 @@ def measured_collectives(out: Path, seconds: float, how: Mapping[str, Any]) -> A
     sizes = [2**k for k in range(8, LARGEST[how["backend"]] + 1, 2)]
     plain = {name: value for name, value in how.items() if name != "threads"}
     return measure_collectives(
-        out,
-        operations=[operation for operation in OPERATIONS if operation != "halo"],
-        sizes=sizes,
-        longest=max(0.02, SLOWEST * seconds),
-        repeats=5,
-        within=seconds,
-        **plain,
-    )
+        out, operations=[operation for operation in OPERATIONS if operation != "halo"], sizes=sizes,
+        longest=max(0.02, SLOWEST * seconds), repeats=5, within=seconds, **plain,
+    )  # fmt: skip
 
 
 def topology(parts: Path) -> str:
@@ -213,15 +208,11 @@ def curves(fit: Any) -> list[dict[str, Any]]:
     """Return the errors of each curve on kernels that it was not fitted to."""
     return [
         {
-            "family": residual.family,
-            "precision": residual.precision,
-            "part": residual.part,
-            "kernels": residual.kernels,
-            "median_error": residual.median,
-            "p90_error": residual.p90,
+            "family": residual.family, "precision": residual.precision, "part": residual.part,
+            "kernels": residual.kernels, "median_error": residual.median, "p90_error": residual.p90,
         }
         for residual in fit.residuals
-    ]
+    ]  # fmt: skip
 
 
 def summary(measured: Any, device: Any, on_system: Any, fit: Any, notes: list[str]) -> str:

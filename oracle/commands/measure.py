@@ -97,14 +97,10 @@ def storage(args: argparse.Namespace) -> Answer:
     if len(counts) != len(args.threads or []):
         raise refusal("options", "--threads are whole numbers", "--threads 1,2,4")
     outcome, samples = measure_storage(
-        Path(args.output),
-        folder,
-        seconds=float(args.seconds),
-        threads=sorted(counts),
-        made=synthetic_set,
-        played=reading.played(args.throttle) if args.throttle else None,
+        Path(args.output), folder, seconds=float(args.seconds), threads=sorted(counts),
+        made=synthetic_set, played=reading.played(args.throttle) if args.throttle else None,
         **launched(args),
-    )
+    )  # fmt: skip
     if not (outcome.complete and outcome.leads):
         return ended(outcome, "")
     lines = [

@@ -117,15 +117,9 @@ def drawn(args: argparse.Namespace, who: engine.Chosen) -> str:
     if args.system:
         precision = "fp32" if args.precision == "fp64" else args.precision
         estimate = api.estimate(
-            args.model,
-            args.system,
-            [plan_text],
-            args.batch,
-            precision=precision,
-            optimizer=args.optimizer,
-            profile=args.profile,
-            software=who.software,
-        )
+            args.model, args.system, [plan_text], args.batch, precision=precision,
+            optimizer=args.optimizer, profile=args.profile, software=who.software,
+        )  # fmt: skip
         predicted = trace(Job(estimate, plan))
     parts = Path(args.output).with_name(Path(args.output).name + ".parts")
     ranks = seen_by(parts, int(plan.devices[0, 0]))
@@ -197,17 +191,13 @@ def run(args: argparse.Namespace) -> Answer:
         answer = replace(answer, note=f"{answer.note}; --resume goes on from the newest checkpoint")
     rows = [
         {
-            "model": result.model,
-            "plan": result.plan,
-            "batch": result.batch,
-            "devices": result.devices,
-            "seconds": result.seconds,
-            "spread": result.spread,
+            "model": result.model, "plan": result.plan, "batch": result.batch,
+            "devices": result.devices, "seconds": result.seconds, "spread": result.spread,
             "memory": result.memory,
             **({"reading": result.reading["seconds"]} if result.reading else {}),
         }
         for result in results
-    ]
+    ]  # fmt: skip
     plans = [
         result.as_json() | {"predicted": foreseen_recovery | bytes_.as_json()}
         if foreseen_recovery or bytes_.predicted

@@ -248,13 +248,9 @@ class TracedGraph:
         if norms and self.ops[norms[0]].counted is None:
             self.note("the norms of queries and keys are left out")
         self.ops[out] = Op(
-            "attention",
-            [source],
-            self.ops[projections[0]].input_dims,
-            fields,
-            weights,
+            "attention", [source], self.ops[projections[0]].input_dims, fields, weights,
             norms=tuple(self.ops[j] for j in norms),
-        )
+        )  # fmt: skip
 
     def _projections(self, ends: Iterable[int]) -> tuple[list[int], list[int], int, bool]:
         """Return the projections of an attention, their norms, their input, and if rotary."""
@@ -380,12 +376,9 @@ class TracedGraph:
             if further:
                 fields[key] = fields.get(key, 0) + further
         self.ops[i] = Op(
-            words.kind,
-            words.feeds or added.feeds,
-            words.input_dims or added.input_dims,
-            fields,
+            words.kind, words.feeds or added.feeds, words.input_dims or added.input_dims, fields,
             words.weights | added.weights,
-        )
+        )  # fmt: skip
 
     def note(self, text: str) -> None:
         if text not in self.notes:

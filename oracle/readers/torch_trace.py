@@ -59,14 +59,10 @@ class Fused(TorchFunctionMode):  # type: ignore[misc]  # untyped where torch is 
         parameters = [t for t in weights if key(t) in tracer.names]
         tracer.graph.append(
             Op(
-                "opaque",
-                feeds,
-                tuple(x.shape),
-                {"op": name},
-                tracer.weights(parameters),
+                "opaque", feeds, tuple(x.shape), {"op": name}, tracer.weights(parameters),
                 counted=cost,
             )
-        )
+        )  # fmt: skip
         ends = [x.new_empty(state.shape) for state in states]
         tracer.note_outputs((out, *ends))
         return (out, *ends)
@@ -129,14 +125,9 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[misc]
         flop = 2.0 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
         moved = sum(map(words_of, (q, k, v))) + math.prod(output_dims)
         cost = Counted(
-            "attention",
-            self.places.current_place(),
-            output_dims,
-            flop,
-            moved,
-            2 * moved,
+            "attention", self.places.current_place(), output_dims, flop, moved, 2 * moved,
             keeps=True,
-        )
+        )  # fmt: skip
         feeds = [self.feed(t) for t in (q, k, v) if key(t) in self.op_of]
         kind = "core" if len(feeds) == 3 else "opaque"
         weights = self.weights([t for t in (q, k, v) if key(t) in self.names])

@@ -85,14 +85,10 @@ class Goodput:
         preempted = reliability.preempted or 0.0
         announced = reliability.notice >= save.seconds + save.safe_after  # enough for a checkpoint
         return Job(
-            self.rate or 0.0,
-            restart,
-            reliability.repair,
-            spares,
-            self.replicas if self.elastic else 0,
-            0.0 if announced else preempted,
+            self.rate or 0.0, restart, reliability.repair, spares,
+            self.replicas if self.elastic else 0, 0.0 if announced else preempted,
             preempted if announced else 0.0,
-        )
+        )  # fmt: skip
 
     @cached_property
     def gone(self) -> Away:
@@ -135,11 +131,8 @@ class Goodput:
         rest = (done, shares.checkpoints, shares.lost, shares.restarts)
         progress, *interruptions = (on * float(share) for share in rest)
         all_shares = (
-            progress * gone.speed,
-            *interruptions,
-            gone.waiting,
-            progress * (1 - gone.speed),
-        )
+            progress * gone.speed, *interruptions, gone.waiting, progress * (1 - gone.speed),
+        )  # fmt: skip
         return {name: max(share, 0.0) for name, share in zip(TIME, all_shares, strict=True)}
 
     @property

@@ -137,15 +137,10 @@ def scheduled(
                             high=of_phase.high - once)  # fmt: skip
         phases.append(
             Phase(
-                start,
-                end,
-                unit,
-                begin.batch,
-                predicted.plans[0],
-                int(predicted.devices[0]),
+                start, end, unit, begin.batch, predicted.plans[0], int(predicted.devices[0]),
                 of_phase,
             )
-        )
+        )  # fmt: skip
     return Scheduled(tuple(phases), words, origin)
 
 
@@ -178,9 +173,6 @@ def _part(predicted: Estimate, of_training: Length, unit: str, span: float) -> L
     ends: dict[str, Any] = {unit: span}
     of_phase = given(predicted, **ends)
     return replace(
-        of_phase,
-        deviation=of_training.deviation,
-        beyond=of_training.beyond,
-        origin=of_training.origin,
-        words=of_training.words,
-    )
+        of_phase, deviation=of_training.deviation, beyond=of_training.beyond,
+        origin=of_training.origin, words=of_training.words,
+    )  # fmt: skip

@@ -66,24 +66,15 @@ class Training:
             self.evaluation is None and length.epochs is not None
         )
         return {
-            "ends": length.words,
-            "origin": length.origin,
-            "steps": length.steps,
-            "epochs": length.epochs,
-            "seconds": self.seconds,
-            "low": self.low,
-            "high": self.high,
-            "device_hours": self.device_hours,
-            "critical_batch": length.critical_batch,
-            "largest_batch": length.beyond,
-            "worth": length.worth,
+            "ends": length.words, "origin": length.origin, "steps": length.steps,
+            "epochs": length.epochs, "seconds": self.seconds, "low": self.low, "high": self.high,
+            "device_hours": self.device_hours, "critical_batch": length.critical_batch,
+            "largest_batch": length.beyond, "worth": length.worth,
             **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
-            "evaluation": self.evaluation,
-            "energy_low": self.costs.energy_low,
-            "energy_high": self.costs.energy_high,
-            "unknown": [*self.costs.unknown, *unevaluated],
+            "evaluation": self.evaluation, "energy_low": self.costs.energy_low,
+            "energy_high": self.costs.energy_high, "unknown": [*self.costs.unknown, *unevaluated],
             "goodput": self.goodput.to_dict(),
-        }
+        }  # fmt: skip
 
 
 def law_of(entry: Convergence, samples: float) -> Law:

@@ -40,13 +40,10 @@ def nodes_of(system: System, plan: Plan) -> tuple[Nodes, ...]:
         first = sum(kind.count for kind in kinds)
         kinds.append(
             _filled(
-                plain_name(partition.name, f"part{part.number}"),
-                partition.system,
-                devices_here,
-                first,
-                names,
+                plain_name(partition.name, f"part{part.number}"), partition.system, devices_here,
+                first, names,
             )
-        )
+        )  # fmt: skip
     return tuple(kinds)
 
 

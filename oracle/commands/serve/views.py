@@ -76,13 +76,8 @@ def _sizes(
             count * 2**k for k in range(more + 1) if count * 2**k <= max(searched.largest, count)
         ]
         options = [
-            "--devices",
-            ",".join(map(str, sizes)),
-            *also,
-            *_wide(searched),
-            "-o",
-            f"{kind}.svg",
-        ]
+            "--devices", ",".join(map(str, sizes)), *also, *_wide(searched), "-o", f"{kind}.svg",
+        ]  # fmt: skip
         return question.words(f"plot {kind}", *options, without=("devices", "top"))
 
     return words

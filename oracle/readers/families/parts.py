@@ -77,16 +77,11 @@ def scaled(channels: int, extents: Sequence[int], tokens: bool) -> Layer:
         size *= extent
     return {
         "opaque": {
-            "name": "scaled",
-            "op": "scale of each channel",
-            **output_fields(channels, extents, tokens),
-            "weights": channels,
-            "moves": 2 * size,
-            "moves_back": 3 * size,
-            "keeps": True,
-            "each": True,
+            "name": "scaled", "op": "scale of each channel",
+            **output_fields(channels, extents, tokens), "weights": channels, "moves": 2 * size,
+            "moves_back": 3 * size, "keeps": True, "each": True,
         }
-    }
+    }  # fmt: skip
 
 
 def vectors(op: str, weights: int, channels: int, tokens: int) -> Layer:

@@ -268,14 +268,11 @@ def _swin(config: Config) -> dict[str, Any]:
         # cut into windows and put together again, rolled in every second layer
         moved: Layer = {
             "opaque": {
-                "name": "windows",
-                "op": "windows",
-                **output_fields(width, [tokens], True),
-                "moves": 6 * size,
-                "moves_back": 6 * size,
+                "name": "windows", "op": "windows", **output_fields(width, [tokens], True),
+                "moves": 6 * size, "moves_back": 6 * size,
                 "weights": (2 * window - 1) ** 2 * stage_heads,
             }
-        }
+        }  # fmt: skip
         inside = attention(stage_heads, window=near * near, flash=False,
                            bias=config.flag("qkv_bias", True))  # fmt: skip
         layer = [[*inside, moved], mlp(round(ratio * width), activation=function)]

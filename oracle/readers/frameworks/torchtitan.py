@@ -52,13 +52,10 @@ def training(sheet: Sheet, overrides: Overrides) -> Training:
     inner, place = tensor * context * stages * plain, shard_setting or sheet.setting(
         f"{_P}tensor_parallel_degree")  # fmt: skip
     devices, shards_that_fit = replicas(
-        sheet,
-        overrides,
-        inner,
-        f"the degrees {tensor} × {context} × {stages} × {plain} beside the shards",
-        place,
+        sheet, overrides, inner,
+        f"the degrees {tensor} × {context} × {stages} × {plain} beside the shards", place,
         max(0, shards),
-    )
+    )  # fmt: skip
     if shards > 0 and shards_that_fit and shards != shards_that_fit and world(sheet, overrides)[0]:
         sheet.fault(
             shard_setting,

@@ -117,13 +117,9 @@ def _says_per_node(launch: Mapping[str, Setting]) -> bool:
 
 
 def replicas(
-    sheet: Sheet,
-    overrides: Overrides,
-    inner: int,
-    degrees: str,
-    place: Setting | None,
+    sheet: Sheet, overrides: Overrides, inner: int, degrees: str, place: Setting | None,
     otherwise: int = 0,
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """Return devices and their replicas of `inner` devices each; 0 replicas with a fault."""
     devices, devices_setting = world(sheet, overrides)
     if not devices:

@@ -153,12 +153,9 @@ def _columns(
 
 
 def _facts(
-    cells: Mapping[str, str],
-    facts: dict[str, tuple[str, int]],
-    path: str,
-    line_number: int,
+    cells: Mapping[str, str], facts: dict[str, tuple[str, int]], path: str, line_number: int,
     text: str,
-) -> None:
+) -> None:  # fmt: skip
     """Keep the facts that every row shares; refuse two machines in one table."""
     for key in SAME_IN_ALL:
         if value := cells.get(key, "")[:80]:

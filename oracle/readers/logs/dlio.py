@@ -65,13 +65,9 @@ def _first(metric: Mapping[str, Any], rate: float, used: float) -> tuple[float, 
 
 
 def _sample(
-    rate: float,
-    mebibytes: float,
-    used: float,
-    nodes: int | None,
-    samples_a_file: int | None,
+    rate: float, mebibytes: float, used: float, nodes: int | None, samples_a_file: int | None,
     cached: bool,
-) -> StorageSample:
+) -> StorageSample:  # fmt: skip
     """Return a rate of files, or of bytes where a file holds many samples."""
     size = mebibytes * 2**20
     operation = "files" if samples_a_file in (None, 1) else "read"

@@ -65,15 +65,9 @@ class _Runs:
         rate = cells.get("bwMiB", 0.0) * 2**20
         cached = way == "read" and self.wrote and not shifted
         sample = StorageSample(
-            way,
-            rate / size if size else 0.0,
-            size,
-            tasks_a_node,
-            nodes,
-            None,
-            cached,
+            way, rate / size if size else 0.0, size, tasks_a_node, nodes, None, cached,
             where=f"{self.path}:{line_number}",
-        )
+        )  # fmt: skip
         if not usable(sample):
             self.skipped.append((line_number, "no usable rate"))
             return
@@ -81,15 +75,9 @@ class _Runs:
         opening, access = cells.get("openTime", 0.0), self.options.get("access", "")
         if way == "read" and tasks and opening > 0 and access == "file-per-process":
             opened = StorageSample(
-                "open",
-                tasks / opening,
-                0.0,
-                tasks_a_node,
-                nodes,
-                opening,
-                cached,
+                "open", tasks / opening, 0.0, tasks_a_node, nodes, opening, cached,
                 where=f"{self.path}:{line_number}",
-            )
+            )  # fmt: skip
             self.samples += [opened] if usable(opened) else []
 
     def count(self, name: str) -> int | None:

@@ -50,15 +50,10 @@ def parse(text: str, path: str) -> Reading:
                 continue
             reads_files = row[1] == "read" and size > 0
             sample = StorageSample(
-                "files" if reads_files else NAMES[row[1]],
-                cells[-2] or 0.0,
-                float(size) * reads_files,
-                max(1, tasks // nodes) if nodes and tasks else None,
-                nodes or None,
-                None,
-                cached=reads_files,
-                where=f"{path}:{line_number}",
-            )
+                "files" if reads_files else NAMES[row[1]], cells[-2] or 0.0,
+                float(size) * reads_files, max(1, tasks // nodes) if nodes and tasks else None,
+                nodes or None, None, cached=reads_files, where=f"{path}:{line_number}",
+            )  # fmt: skip
             if usable(sample):
                 samples.append(sample)
             else:

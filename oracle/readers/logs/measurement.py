@@ -108,19 +108,11 @@ def _sample(
     variance = sum((t - mean) ** 2 for t in times) / max(1, len(times) - 1)
     ranks, nodes = counts["ranks"], counts["nodes"]
     return Sample(
-        data["operation"],
-        float(nbytes),
-        float(middle),
-        ranks,
-        nodes,
+        data["operation"], float(nbytes), float(middle), ranks, nodes,
         counts["ranks_per_node"] or (ranks // nodes if ranks and nodes else None),
-        bool(data["in_place"]) if "in_place" in data else None,
-        counts["iterations"] or len(times),
-        counts["groups"] or 1,
-        data.get("dtype") or "",
+        bool(data["in_place"]) if "in_place" in data else None, counts["iterations"] or len(times),
+        counts["groups"] or 1, data.get("dtype") or "",
         spread=variance**0.5 / mean if len(times) > 1 else None,
-        library=str(machine.get("backend", "")),
-        memory=data.get("memory") or "",
-        algorithm=data.get("algorithm") or "",
-        where=f"{path}:{line_number}",
-    )
+        library=str(machine.get("backend", "")), memory=data.get("memory") or "",
+        algorithm=data.get("algorithm") or "", where=f"{path}:{line_number}",
+    )  # fmt: skip

@@ -236,13 +236,9 @@ def _row(
 
 
 def _samples(
-    table: RunTable,
-    program: str,
-    path: str,
-    machine: dict[str, Any],
-    skipped: list[tuple[int, str]],
-    faults: list[LogFault],
-) -> list[Sample]:
+    table: RunTable, program: str, path: str, machine: dict[str, Any],
+    skipped: list[tuple[int, str]], faults: list[LogFault],
+) -> list[Sample]:  # fmt: skip
     if not table.rows:
         return []
     listed = max(table.ranks) + 1 if table.ranks else None
@@ -274,12 +270,9 @@ def _samples(
 
 
 def measured(
-    rows: Iterable[TableRow],
-    shared: Sample,
-    prefix: str,
-    skipped: list[tuple[int, str]],
+    rows: Iterable[TableRow], shared: Sample, prefix: str, skipped: list[tuple[int, str]],
     wrong: str,
-) -> list[Sample]:
+) -> list[Sample]:  # fmt: skip
     """Return rows as samples with shared facts; `wrong` names the count of wrong results."""
     ranks, nodes = shared.ranks, shared.nodes
     inner = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None

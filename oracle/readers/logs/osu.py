@@ -242,13 +242,9 @@ def _columns(line: str, table: OsuTable) -> None:
 
 
 def _row(
-    fields: list[str],
-    table: OsuTable,
-    path: str,
-    line_number: int,
-    samples: list[Sample],
+    fields: list[str], table: OsuTable, path: str, line_number: int, samples: list[Sample],
     skipped: list[tuple[int, str]],
-) -> None:
+) -> None:  # fmt: skip
     barrier = table.operation == "barrier"
     first = number(fields[0]) if fields else None
     if first is None or (not barrier and not fields[0].isdecimal()):
@@ -300,21 +296,12 @@ def _sample(
         spread = (high - low) / value / 2 if low is not None and high is not None else None
         count, hidden = _value(fields, table.iterations), _value(fields, table.overlap)
     return Sample(
-        table.operation,
-        size,
-        seconds,
-        table.ranks,
-        iterations=int(count) if count else None,
-        groups=table.pairs,
-        window=table.window,
-        per_rank=table.operation in PARTS,
-        spread=spread if spread is None or spread >= 0 else None,
-        library=table.library,
-        memory=table.memory,
-        where=place,
-        direction=table.direction,
+        table.operation, size, seconds, table.ranks, iterations=int(count) if count else None,
+        groups=table.pairs, window=table.window, per_rank=table.operation in PARTS,
+        spread=spread if spread is None or spread >= 0 else None, library=table.library,
+        memory=table.memory, where=place, direction=table.direction,
         overlap=None if hidden is None else min(1.0, hidden / 100),
-    )
+    )  # fmt: skip
 
 
 def _value(fields: list[str], column: int | None) -> float | None:

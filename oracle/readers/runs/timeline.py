@@ -81,15 +81,12 @@ def measured(
     if unknown > 0:
         notes = (*notes, "messages that do not say which operation they are")
     return RunLog(
-        path,
-        title,
-        step=median_of([end - begin for begin, end in step_spans]),
+        path, title, step=median_of([end - begin for begin, end in step_spans]),
         kernels={name: mean(values) for name, values in sorted(groups.items())},
         messages={name: mean(values) for name, values in sorted(sent.items())},
-        exposed=mean(alone) if any(map(bool, talk)) else None,
-        settings=settings or {},
+        exposed=mean(alone) if any(map(bool, talk)) else None, settings=settings or {},
         notes=tuple(notes),
-    )
+    )  # fmt: skip
 
 
 def length(spans: Sequence[Span]) -> float:
