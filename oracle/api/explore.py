@@ -74,7 +74,7 @@ def sweep(
 
 
 _ARGUMENTS = ("models", "systems", "devices", "batches", "per_device", "what_ifs", "ways", "only",
-          "without")  # fmt: skip
+              "without")  # fmt: skip
 
 
 def _list(words: str | Iterable[str]) -> list[str]:

@@ -157,8 +157,8 @@ def recommend(
     if (batch is None) == (batch_per_device is None):
         raise refusal("options", "say the global batch, or the batch per device", "one of the two")
     if isinstance(batch, str):
-        what_else = 'a number; `estimate(…, batch="max")` takes a plan'
-        raise refusal("options", f"a batch of `{batch}` for plans not yet known", what_else)
+        hint = 'a number; `estimate(…, batch="max")` takes a plan'
+        raise refusal("options", f"a batch of `{batch}` for plans not yet known", hint)
     if batch is None:
         batch = max(1, round(float(batch_per_device or 0) * devices))
     check_batch(batch)
@@ -168,8 +168,6 @@ def recommend(
         raise refusal(
             "options", f"unknown objective `{objective}`", f"one of {', '.join(objectives)}"
         )
-    if devices < 1:
-        raise refusal("options", f"{devices} devices", "a whole number from 1 on")
     if compress not in ("none", "allowed") or (compress == "allowed" and objective != "time"):
         hint = "none or allowed; what it saves is time, so with `objective` time"
         raise refusal("options", f"compress `{compress}` with objective `{objective}`", hint)

@@ -29,7 +29,7 @@ def result_arguments(
     options = group(parser, "the answer")
     choices = list(forms)
     options.add_argument("--format", choices=choices, dest="form", metavar="F",
-                        help=f"{either(choices)} (default: {choices[0]})")  # fmt: skip
+                         help=f"{either(choices)} (default: {choices[0]})")  # fmt: skip
     options.add_argument("--json", action="store_const", const="json", dest="form",
                         help="short for --format json")  # fmt: skip
     if file:

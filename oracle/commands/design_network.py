@@ -90,7 +90,7 @@ def cable_prices(text: str) -> dict[str, float]:
     if "=" not in text:
         return dict.fromkeys(LENGTHS, price(text))
     prices = {name.strip(): price(value) for name, _, value in
-             (part.partition("=") for part in text.split(","))}  # fmt: skip
+              (part.partition("=") for part in text.split(","))}  # fmt: skip
     if set(prices) != set(LENGTHS):
         raise argparse.ArgumentTypeError(
             f"`{text}` is not a price for each of {', '.join(LENGTHS)}"

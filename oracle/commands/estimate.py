@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> Answer:
 
     def predict(plans: list[str], batch: Any) -> Estimate:
         predicted = api.estimate(args.model, args.system, plans, batch, **prediction_options(args),
-                           **placement_options(args))  # fmt: skip
+                                 **placement_options(args))  # fmt: skip
         return replace(predicted, system=running(args, predicted.system))
 
     if scheduling.asked_for(args):

@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def flag_answers(args: argparse.Namespace) -> dict[str, str]:
     """Return the answers that flags give, by the key of the question."""
     answers = {name.removeprefix("new_"): value for name, value in vars(args).items()
-            if name.startswith("new_")}  # fmt: skip
+               if name.startswith("new_")}  # fmt: skip
     return {key: value for key, value in answers.items() if value is not None}
 
 

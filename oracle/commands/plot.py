@@ -72,14 +72,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         _optional(figure)
         if name == "breakdown":
             figure.add_argument("--measured", metavar="FILE", help="CSV: strategy, devices, "
-                             "computation, communication in seconds")  # fmt: skip
+                                "computation, communication in seconds")  # fmt: skip
             figure.add_argument("--free", action="store_true", help="an axis for each strategy")
         if name == "pareto":
             figure.add_argument(
                 "--top", type=whole_number, default=40, metavar="K", help="plans a size"
             )
             figure.add_argument("--against", choices=["memory", "money"], default="memory",
-                             metavar="A", help="memory, or money")  # fmt: skip
+                                metavar="A", help="memory, or money")  # fmt: skip
     for name, description in (("parts", "what the time of each plan is made of"),
                        ("memory", "bytes by kind against the capacity")):  # fmt: skip
         figure = kind(name, description)
@@ -88,12 +88,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         figure.add_argument("--devices", type=whole_number, metavar="N",
                             help="the best plans on N devices")  # fmt: skip
         figure.add_argument("--plan", action="append", default=[], metavar="PLAN",
-                         help="to draw; may be given several times")  # fmt: skip
+                            help="to draw; may be given several times")  # fmt: skip
         figure.add_argument("--top", type=whole_number, default=8, metavar="K",
                             help="plans to draw")  # fmt: skip
         if name == "memory":
             figure.add_argument("--over-time", action="store_true",
-                             help="of one plan, over an iteration")  # fmt: skip
+                                help="of one plan, over an iteration")  # fmt: skip
     figure = kind("measured", "predicted against measured")
     figure.add_argument("file", metavar="FILE", help="CSV or JSON rows: predicted, measured, …")
     for name, description in (
@@ -106,7 +106,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         prediction_arguments(figure)
         figure.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
         figure.add_argument("--batch", type=whole_number, required=True, metavar="B",
-                         help="samples per iteration, all devices")  # fmt: skip
+                            help="samples per iteration, all devices")  # fmt: skip
     figure = kind("workflow", "speed-up on more and more nodes: as a product, and honest")
     workflow.question(figure)
     figure = kind("design-network", "networks that could be bought: time, switches, cables")
@@ -155,7 +155,7 @@ def run(args: argparse.Namespace) -> Answer:
 
     if args.output.rpartition(".")[2].lower() not in SUFFIXES:
         raise refusal("plot", f"`{args.output}` does not say what kind of picture",
-                       "end the name in .svg, .png or .pdf")  # fmt: skip
+                      "end the name in .svg, .png or .pdf")  # fmt: skip
     figure = figure_of(args)
     return Answer("", 0, "\n".join([*args.left_out, f"{save(figure, args.output)}: {figure.alt}"]))
 
@@ -181,7 +181,7 @@ def rows_of(args: argparse.Namespace) -> Rows:
         return read_rows(args.rows)
     _need_sizes(args)
     return _spent(args) if args.kind == "pareto" else sweep(grid(args), args.out,
-                                                              jobs=args.jobs).rows  # fmt: skip
+                                                            jobs=args.jobs).rows  # fmt: skip
 
 
 def _possible(args: argparse.Namespace, rows: Rows) -> None:

@@ -144,7 +144,7 @@ def _implausible(name: str, kind: str, spec: object) -> list[dict[str, Any]]:
     for warning in warnings(spec) if kind in ("systems", "devices", "datasets") else ():
         place = document(name, kind)[0].at(warning.field).place
         rows.append({"field": warning.field, "what": warning.what, "line": place.line,
-                      "column": place.column, "hint": warning.hint})  # fmt: skip
+                     "column": place.column, "hint": warning.hint})  # fmt: skip
     return rows
 
 

@@ -102,7 +102,7 @@ class Folded:
 
     def _write(self, begin: int, end: int, entry: str) -> list[Any]:
         read_by_name = {feed for i in range(begin, end) for feed in self.items[i].feeds
-                  if self.items[i].several or feed != i - 1}  # fmt: skip
+                        if self.items[i].several or feed != i - 1}  # fmt: skip
         outer_name = self.names.get(begin - 1, "")
         if entry:
             self.names[begin - 1] = entry

@@ -236,7 +236,7 @@ class TorchTracer(TorchDispatchMode):  # type: ignore[misc]
             if op[0] == "view":
                 weights = frozenset()
             self.graph.append(Op(op[0], op[2] if len(op) > 2 else feeds, input_dims, op[1], weights,
-                              op[0] in ("dense", "norm", "position")))  # fmt: skip
+                                 op[0] in ("dense", "norm", "position")))  # fmt: skip
         else:
             self.graph.append(Op("pass", feeds, input_dims, {"op": name}, weights))
 

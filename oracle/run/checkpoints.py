@@ -212,7 +212,7 @@ class Saving:
             took = checkpoint.loaded(self.machine, state.whole, 1.0)
             return float(took or 0.0) + passed + back
         once = checkpoint.loaded(self.machine, state.whole, self.nodes, state.devices,
-                                fullest=self.node_bytes)  # fmt: skip
+                                 fullest=self.node_bytes)  # fmt: skip
         all_of_it = checkpoint.loaded(self.machine, self.nodes * needed, self.nodes, state.devices)
         return min(float(once or 0.0) + passed, float(all_of_it or 0.0)) + back
 

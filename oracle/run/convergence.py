@@ -65,7 +65,7 @@ def fit(batches: Sequence[float], epochs: Sequence[float]) -> Law:
         starts = [np.log([e.min(), by * ends[1]]) for by in (0.3, 1.0, 10.0)]
         bounds = ([-np.inf, np.log(ends[0] / FLAT)], [np.inf, np.log(ends[1] * FLAT)])
         fits = [least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=SCATTER)
-                 for start in starts]  # fmt: skip
+                for start in starts]  # fmt: skip
         best_fit = min(fits, key=lambda solution: float(solution.cost))
     rises = best_fit is not None and best_fit.x[1] < np.log(ends[1] * FLAT / 10)
     spread = residuals(best_fit.x) if best_fit is not None and rises else alone

@@ -179,7 +179,7 @@ class Goodput:
                      if (value := getattr(reliability, name)) is not None}  # fmt: skip
             yield replace(self, reliability=replace(reliability, **rates))
             delays = {name: factor * value for name in ("detect", "restart")
-                     if (value := getattr(reliability, name)) is not None}  # fmt: skip
+                      if (value := getattr(reliability, name)) is not None}  # fmt: skip
             yield replace(self, reliability=replace(reliability, **delays))
         for better, worse in self.saving.turned():
             yield from (replace(self, saving=changed) for changed in (better, worse))

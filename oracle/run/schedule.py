@@ -134,7 +134,7 @@ def scheduled(
         if number and (read := predicted.reading[0]) is not None:
             once = read["once"]
             of_phase = replace(of_phase, seconds=of_phase.seconds - once, low=of_phase.low - once,
-                            high=of_phase.high - once)  # fmt: skip
+                               high=of_phase.high - once)  # fmt: skip
         phases.append(
             Phase(
                 start, end, unit, begin.batch, predicted.plans[0], int(predicted.devices[0]),

@@ -80,5 +80,5 @@ def _sum(first: Costs, second: Costs) -> Costs:
 
     unknown = tuple(dict.fromkeys((*first.unknown, *second.unknown)))
     sums = {name: added(name) for name in ("device_hours", "money", "energy", "carbon",
-                                          "energy_low", "energy_high")}  # fmt: skip
+                                           "energy_low", "energy_high")}  # fmt: skip
     return Costs(**sums, unknown=unknown)

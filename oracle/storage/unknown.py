@@ -69,7 +69,7 @@ class Machine:
             assumed += filled_in
         if local is not None:
             local, filled_in = _filled(local, {**DISK, "write": (FLASH[0] * local.read, FLASH[1])},
-                                  "storage.local")  # fmt: skip
+                                       "storage.local")  # fmt: skip
             assumed += filled_in
         host = system.host
         if host is None:

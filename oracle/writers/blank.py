@@ -396,5 +396,5 @@ def stages(widths: str) -> str:
     """Return the layers of the stages, given the filters of each."""
     stage = ("conv: {{filters: {}, kernel: 3, padding: 1, bias: false}}", "norm", "relu")
     blocks = ["\n".join(f"  - {layer}" for layer in stage).format(word.strip())
-            for word in widths.split(",")]  # fmt: skip
+              for word in widths.split(",")]  # fmt: skip
     return "\n  - pool: {kernel: 2, stride: 2}\n".join(blocks)

@@ -87,7 +87,7 @@ def configuration(job: Job) -> dict[str, Any]:
         raise job.refuse("DeepSpeed", "recomputes all or nothing", "recompute:full, or none")
     if job.recompute == "full":
         config["activation_checkpointing"] = {"partition_activations": False,
-                                             "contiguous_memory_optimization": False}  # fmt: skip
+                                              "contiguous_memory_optimization": False}  # fmt: skip
         if "activations" in job.word("offload", "what"):
             config["activation_checkpointing"]["cpu_checkpointing"] = True
     return config

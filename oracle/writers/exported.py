@@ -303,5 +303,5 @@ def filled(name: str, constants: Mapping[str, Any]) -> str:
     """Return a program of the templates with the constants of a job."""
     text = read_text(TEMPLATES / f"{name}.txt")
     assignments = "\n".join(f"{key} = {pformat(value, width=90, compact=True, sort_dicts=False)}"
-                     for key, value in constants.items())  # fmt: skip
+                            for key, value in constants.items())  # fmt: skip
     return text.replace("CONSTANTS = {}  # as `oracle export` fills them in", assignments)

@@ -86,7 +86,7 @@ def start(job: Job) -> Start:
 def constants(job: Job) -> dict[str, dict[str, Any] | int]:
     """Return the groups of fields that the program passes on."""
     arguments = {flag: value for flag, value in megatron.arguments(job)
-            if value is not None and value is not False}  # fmt: skip
+                 if value is not None and value is not False}  # fmt: skip
     unknown = set(arguments) - set(MODEL) - set(STRATEGY) - set(DDP) - IMPLIED
     if unknown:
         raise job.refuse("NeMo", f"is not told {', '.join(sorted(unknown))}")

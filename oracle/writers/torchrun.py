@@ -107,8 +107,8 @@ def launch(job: Job) -> str:
     if len(job.kinds) > 1:
         before, ranks_a_node = numbered(job.kinds)
         rendezvous = ['  --node-rank="$NODE_RANK"',
-                 '  --master-addr="${MASTER_ADDR:?the first node}" '
-                 '--master-port="${MASTER_PORT:-29500}"']  # fmt: skip
+                      '  --master-addr="${MASTER_ADDR:?the first node}" '
+                      '--master-port="${MASTER_PORT:-29500}"']  # fmt: skip
     elif job.nodes > 1:
         rendezvous = [
             '  --rdzv-backend=c10d --rdzv-id="${JOB_ID:-oracle}"',

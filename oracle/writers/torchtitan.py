@@ -76,7 +76,7 @@ def start(job: Job) -> Start:
 def section(arguments: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the options of one section, by their names in a file."""
     fields = {key.removeprefix(f"--{name}."): value for key, value in arguments.items()
-             if key.startswith(f"--{name}.")}  # fmt: skip
+              if key.startswith(f"--{name}.")}  # fmt: skip
     fields.pop("enable_sequence_parallel", None)  # which 0.2.0 always does
     if fields.pop("no_enable_sequence_parallel", None):
         raise ExportError("export", f"torchtitan {VERSION} always cuts tokens beside tensors",

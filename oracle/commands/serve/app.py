@@ -113,7 +113,7 @@ class Page:
             "factors": {name: words for name, (words, _) in FACTORS.items()},
             "strategies": list(strategies()), "colours": {"kinds": style.KINDS},
             "views": {name: {"title": view.title, "told": view.caption, "forms": view.forms,
-                                "searches": view.searches, "sized": view.sized}
+                             "searches": view.searches, "sized": view.sized}
                       for name, view in VIEWS.items()},
         }  # fmt: skip
 

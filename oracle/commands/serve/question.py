@@ -127,7 +127,7 @@ def question(fields: Mapping[str, str], uploaded: Mapping[str, str]) -> Question
         if field not in values:
             raise FieldError(field, "say one")
     values = {field: value for field, value in values.items()
-             if not (field in FACTORS and float(value) == 1)}  # fmt: skip
+              if not (field in FACTORS and float(value) == 1)}  # fmt: skip
     checked = Question(tuple(values.items()))
     read(parser_of("recommend"), checked.words("recommend")[1:])
     return checked

@@ -59,7 +59,7 @@ def _drawn(kind: str, count: int) -> Callable[[Question, ViewPlans], list[str]]:
         flags = _plans(searched.plans[:count])
         of_plans = question.of_plans()
         return of_plans.words(f"plot {kind}", *flags, *_wide(searched), "-o", f"{kind}.svg",
-                           without=("devices", "top"))  # fmt: skip
+                              without=("devices", "top"))  # fmt: skip
 
     return words
 
@@ -161,8 +161,8 @@ def _estimated(args: argparse.Namespace) -> str:
     plans = args.plan if isinstance(args.plan, list) else [args.plan]
     batch = args.batch or [batch_of(args, plan) for plan in plans]
     keywords = {"model": args.model, "system": args.system,
-            "plan": plans if len(plans) > 1 else plans[0], "batch": batch,
-            **prediction_options(args)}  # fmt: skip
+                "plan": plans if len(plans) > 1 else plans[0], "batch": batch,
+                **prediction_options(args)}  # fmt: skip
     return called(api.estimate, keywords, ("model", "system", "plan"))
 
 
@@ -184,7 +184,7 @@ def _swept(name: str, args: argparse.Namespace) -> str:
     if name == "scaling":
         points = grid(args)
         grid_fields = [f"{field.name}={value!r}" for field in fields(points)
-                if (value := getattr(points, field.name)) != field.default]  # fmt: skip
+                       if (value := getattr(points, field.name)) != field.default]  # fmt: skip
         return (
             f"from oracle.ask.sweep import Grid, sweep\n"
             f"from oracle.show.plot import save, scaling\n\ngrid = Grid({', '.join(grid_fields)})\n"

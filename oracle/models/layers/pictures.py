@@ -38,14 +38,7 @@ class Conv(Layer):
         )
         if min(extents) < 1:
             raise Misfit(f"a window of {'×'.join(map(str, reach))} does not fit into {shape}")
-        if shape.channels % self.groups or self.filters % self.groups:
-            raise Misfit(f"{self.groups} groups do not divide {shape.channels} → {self.filters}")
-        weights = self.filters * shape.channels // self.groups * math.prod(kernel)
-        yield Row(
-            self.name or "conv", "conv", "conv", shape, Shape(self.filters, extents, shape.tokens),
-            kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
-            bias=self.bias,
-        )  # fmt: skip
+        yield _row(self, "conv", shape, extents, kernel, stride)
 
     def pads(self, shape: Shape, reach: Extents, stride: Extents) -> Extents:
         """Return the padding of both sides together, per extent."""
@@ -77,17 +70,24 @@ class Deconv(Layer):
         pad, extra = along(self.padding, rank), along(self.output_padding, rank)
         sizes = zip(shape.extents, kernel, stride, pad, extra, strict=True)
         extents = tuple((n - 1) * s - 2 * p + k + e for n, k, s, p, e in sizes)
-        output = Shape(self.filters, extents, shape.tokens)
         if min(extents) < 1:
             raise Misfit(f"padding {pad} leaves nothing of {shape}")
-        if shape.channels % self.groups or self.filters % self.groups:
-            raise Misfit(f"{self.groups} groups do not divide {shape.channels} → {self.filters}")
-        weights = self.filters * shape.channels // self.groups * math.prod(kernel)
-        yield Row(
-            self.name or "deconv", "deconv", "conv", shape, output,
-            kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
-            bias=self.bias,
-        )  # fmt: skip
+        yield _row(self, "deconv", shape, extents, kernel, stride)
+
+
+def _row(
+    layer: Conv | Deconv, kind: str, shape: Shape, extents: Extents, kernel: Extents,
+    stride: Extents,
+) -> Row:  # fmt: skip
+    """Return the row of a convolution, or raise a Misfit where its groups do not fit."""
+    if shape.channels % layer.groups or layer.filters % layer.groups:
+        raise Misfit(f"{layer.groups} groups do not divide {shape.channels} → {layer.filters}")
+    weights = layer.filters * shape.channels // layer.groups * math.prod(kernel)
+    return Row(
+        layer.name or kind, kind, "conv", shape, Shape(layer.filters, extents, shape.tokens),
+        kernel, stride, layer.groups, weights + layer.bias * layer.filters, needs="x",
+        bias=layer.bias,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ def _mixer(config: Config, heads: int, width: int, groups: str) -> list[Layer]:
     state = config.integer("state_size", "ssm_state_size", default=128) or 128
     shared = config.integer(groups, default=8) or 1
     fields = {"width": width, "state": state, "groups": shared,
-            "kernel": config.integer("conv_kernel", default=4) or 4,
-            "chunk": config.integer("chunk_size", default=256) or 256}  # fmt: skip
+              "kernel": config.integer("conv_kernel", default=4) or 4,
+              "chunk": config.integer("chunk_size", default=256) or 256}  # fmt: skip
     return [{"scan": {"name": "scan", "heads": heads, **fields}}]
 
 

@@ -83,7 +83,7 @@ def _clip(config: Config) -> dict[str, Any]:
                        "num_attention_heads": 8, "vocab_size": 49408,
                        "max_position_embeddings": 77, **config.nested("text_config")})  # fmt: skip
     vision = config.but({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
-                       "num_attention_heads": 12, **config.nested("vision_config")})  # fmt: skip
+                         "num_attention_heads": 12, **config.nested("vision_config")})  # fmt: skip
     joint = config.integer("projection_dim", default=512) or 512
     words, pixels = text.required("hidden"), vision.required("hidden")
     length = text.optional("sequence") or 77
@@ -179,7 +179,7 @@ def _resnet(config: Config) -> dict[str, Any]:
         config.fault("depths", f"{len(depths)} stages of {len(widths)} widths")
         return {}
     layers: list[Any] = [conv(stem, 7, 2), "norm", "relu",
-                        {"pool": {"kernel": 3, "stride": 2, "padding": 1}}]  # fmt: skip
+                         {"pool": {"kernel": 3, "stride": 2, "padding": 1}}]  # fmt: skip
     before = stem
     for i, (width, depth) in enumerate(zip(widths, depths, strict=True)):
         halved = bool(i) or config.flag("downsample_in_first_stage")
@@ -256,13 +256,13 @@ def _swin(config: Config) -> dict[str, Any]:
     patch = image // side
     function = function_of(config, "gelu", "hidden_act")
     layers: list[Any] = [{"conv": {"filters": width, "kernel": patch, "stride": patch}},
-                        {"reshape": {"to": [width, side * side], "tokens": True}},
-                        norm("layer")]  # fmt: skip
+                         {"reshape": {"to": [width, side * side], "tokens": True}},
+                         norm("layer")]  # fmt: skip
     for i, (depth, stage_heads) in enumerate(zip(depths, heads, strict=True)):
         if i:  # four neighbours become one
             side, width = side // 2, width * 2
             layers += [{"reshape": {"to": [2 * width, side * side], "tokens": True}}, norm("layer"),
-                      dense(width, bias=False)]  # fmt: skip
+                       dense(width, bias=False)]  # fmt: skip
         tokens, near = side * side, min(window, side)
         size = width * tokens
         # cut into windows and put together again, rolled in every second layer

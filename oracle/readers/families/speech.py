@@ -45,7 +45,7 @@ def _wave(config: Config) -> dict[str, Any]:
     for i, (wide, kernel, stride) in enumerate(zip(filters, kernels, strides, strict=True)):
         frames = (frames - kernel) // stride + 1
         layers_of_wave.append({"conv": {"filters": wide, "kernel": kernel, "stride": stride,
-                               "bias": biased}})  # fmt: skip
+                                        "bias": biased}})  # fmt: skip
         layers_of_wave += [norm("layer" if norm_each else "group")] if norm_each or not i else []
         layers_of_wave.append(function_of(config, "gelu", "feat_extract_activation"))
     if frames < 1:

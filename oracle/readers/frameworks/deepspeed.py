@@ -63,7 +63,7 @@ def training(sheet: Sheet, overrides: Overrides) -> Training:
     axes = _axes(sheet, stages, data, tensor, steps)
     kind, how, tool = _precision(sheet), _optimizer(sheet), overrides.software or software(sheet)
     sheet.names_read |= {_Z, "deepspeed.bf16", "deepspeed.fp16", "deepspeed.pipeline",
-                    "deepspeed.tensor_parallel", "deepspeed.optimizer"}  # fmt: skip
+                         "deepspeed.tensor_parallel", "deepspeed.optimizer"}  # fmt: skip
     sheet.check()
     notes = (*sheet.notes, *left(sheet, MATTERS))
     return Training(overrides.model, tool, plan_text(axes), batch, devices, kind, how, NAME,
@@ -100,7 +100,7 @@ def _axes(
         axes.append(("tensor", tensor, {}))
     if sheet.has("deepspeed.activation_checkpointing"):
         sheet.names_read |= {name for name in sheet.settings
-                        if name.startswith("deepspeed.activation_checkpointing")}  # fmt: skip
+                             if name.startswith("deepspeed.activation_checkpointing")}  # fmt: skip
         sheet.notes.append("recomputation is set up: counted as full, if the model calls for it")
         axes.append(("recompute", "full", {}))
     return axes

@@ -29,8 +29,8 @@ SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3
 
 def claims(sheet: Sheet) -> int:
     typical = ("num_layers", "hidden_size", "num_attention_heads", "micro_batch_size",
-           "tensor_model_parallel_size", "pipeline_model_parallel_size", "model_parallel_size",
-           "seq_length", "global_batch_size")  # fmt: skip
+               "tensor_model_parallel_size", "pipeline_model_parallel_size", "model_parallel_size",
+               "seq_length", "global_batch_size")  # fmt: skip
     return sum(name in sheet.settings for name in typical)
 
 
@@ -42,7 +42,7 @@ def training(sheet: Sheet, overrides: Overrides) -> Training:
     expert = sheet.whole_number("expert_model_parallel_size", default=1) or 1
     inner = tensor * stages * context
     place = sheet.setting("tensor_model_parallel_size", "model_parallel_size",
-                       "pipeline_model_parallel_size")  # fmt: skip
+                          "pipeline_model_parallel_size")  # fmt: skip
     degrees = f"tensor {tensor} × pipeline {stages} × context {context}"
     devices, data = replicas(sheet, overrides, inner, degrees, place)
     micro = sheet.required("micro_batch_size", "batch_size",

@@ -66,10 +66,10 @@ def block(sheet: Sheet, tensor: int) -> dict[str, Any]:
     experts = sheet.whole_number("num_experts", "moe_num_experts")
     ffn = (sheet.whole_number("moe_ffn_hidden_size") if experts else None) or ffn or usual
     fields |= {"ffn": ffn, "gated": gated, "vocab": vocabulary(sheet, tensor), "sequence": sequence,
-              "tied_embeddings": not sheet.has("untie_embeddings_and_output_weights"),
-              "norm": "rms" if sheet.word("normalization") == "RMSNorm" else "layer",
-              "positions": _positions(sheet), "bias": not sheet.has("disable_bias_linear"),
-              "dropout": _dropout(sheet)}  # fmt: skip
+               "tied_embeddings": not sheet.has("untie_embeddings_and_output_weights"),
+               "norm": "rms" if sheet.word("normalization") == "RMSNorm" else "layer",
+               "positions": _positions(sheet), "bias": not sheet.has("disable_bias_linear"),
+               "dropout": _dropout(sheet)}  # fmt: skip
     if sheet.has("add_qkv_bias"):
         fields["qkv_bias"] = True
     if sheet.has("squared_relu"):

@@ -56,7 +56,7 @@ def _core(sheet: Sheet, precision: str) -> list[str]:
         changes.append("gather.wire=fp8")
     if sheet.has("tp_comm_overlap"):
         changes += [f"tensor.{name}=pipelined"
-                  for name in ("forward_column", "forward_row", "backward_row")]  # fmt: skip
+                    for name in ("forward_column", "forward_row", "backward_row")]  # fmt: skip
     if sheet.has("no_overlap_p2p_communication"):
         changes.append("borders.overlap=none")
     if sheet.word("attention_backend") in ("unfused", "local"):
@@ -109,7 +109,7 @@ def recompute(sheet: Sheet) -> str:
     )
     if kind == "full" and (method == "block" or (count or 1) > 1):
         setting = sheet.setting("recompute_num_layers", "recompute_method",
-                          "activations_checkpoint_num_layers")  # fmt: skip
+                                "activations_checkpoint_num_layers")  # fmt: skip
         place = setting.place if setting else ""
         sheet.notes.append(f"{place}: recomputation by {method} of {count} is counted as that of "
                            "each layer")  # fmt: skip

@@ -100,10 +100,10 @@ def _model(sheet: Sheet, overrides: Overrides) -> tuple[Any, int]:
     length = sheet.whole_number(f"{_T}seq_len")
     if overrides.model is None and block and length and length != block.sequence:
         block_fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "gated", "vocab",
-                 "tied_embeddings")  # fmt: skip
+                        "tied_embeddings")  # fmt: skip
         fields = {key: getattr(block, key) for key in block_fields}
         model = {"name": f"{shipped}-{length}", "source": f"{shipped}, {length} tokens",
-                "transformer": {**fields, "sequence": length}}  # fmt: skip
+                 "transformer": {**fields, "sequence": length}}  # fmt: skip
     return model, block.layers if block else 0
 
 

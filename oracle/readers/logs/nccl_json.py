@@ -129,7 +129,7 @@ def _reading(
     ranks = ranks or deduced
     iterations = config.get("iterations")
     shared = Sample(operation, 0.0, 1.0, ranks, nodes, groups=groups,
-                   iterations=iterations if isinstance(iterations, int) else None)  # fmt: skip
+                    iterations=iterations if isinstance(iterations, int) else None)  # fmt: skip
     samples = measured(rows, shared, f"{path}:result ", skipped, "nwrong")
     infos = [str(d["device_info"])[:80] for d in devices if isinstance(d.get("device_info"), str)]
     families = dict.fromkeys(host_family(name) for name in sorted(names))

@@ -338,7 +338,7 @@ def contradicted(rows: Sequence[TableRow], ranks: int, operation: str) -> list[L
     algbw, busbw = max(pairs)
     about = round(top / (top - busbw / algbw)) if busbw < top * algbw else "more"
     complaint = (f"busbw/algbw is that of {about} ranks, and the device list has {ranks}: "
-            "the list is of another run, or lines of it are missing")  # fmt: skip
+                 "the list is of another run, or lines of it are missing")  # fmt: skip
     return [LogFault(rows[0].line, "counts", complaint, "give the whole log of one run")]
 
 

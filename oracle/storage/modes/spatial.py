@@ -46,6 +46,6 @@ def seconds(question: Question) -> Reading:
     ranks = question.groups * question.parts
     listed = file_system.listing(machine.shared, ranks, data.files, data.directories)
     answer = read_ahead(question, terms, first, slabs=True, seconds=longest(terms),
-                       network=moved, listing=listed)  # fmt: skip
+                        network=moved, listing=listed)  # fmt: skip
     uncut = np.asarray(question.parts) <= 1
     return replace(answer, barred=uncut, bar="every rank needs whole samples")
