@@ -186,7 +186,7 @@ def choose(
     search.allowed_names(only, without)
     ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
     question = Asked(net, ends, batch, batch_per_device, limits, objective, tuple(only),
-                  tuple(without), risk)  # fmt: skip
+                     tuple(without), risk)  # fmt: skip
     pairs = [(place, name) for place in places for name in ([*software] or [None])]
     reasons = ["" if name is None or options.get("any_plan") else
                foreign(opened_software(name), place) for place, name in pairs]  # fmt: skip

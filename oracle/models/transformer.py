@@ -124,7 +124,7 @@ class Transformer:
         return tuple(items)
 
     def _stack(self, node: Node, run: _Run) -> list[Placed]:
-        """Return its layers: equal layers once, layers that alternate as a block of all kinds."""
+        """Return the stack: equal layers once, layers that alternate as a block of all kinds."""
         alternates = self.full_every > 1 and (self.window or self.chunk)
         every = self.every if self.experts else 1
         period = math.lcm(self.full_every if alternates else 1, every)

@@ -217,7 +217,7 @@ class Saving:
         return min(float(once or 0.0) + passed, float(all_of_it or 0.0)) + back
 
     def turned(self) -> Iterator[tuple[Saving, Saving]]:
-        """Yield it on better and on worse storage, for each unknown number of the storage."""
+        """Yield copies on better and on worse storage, for each unknown number of the storage."""
         for assumed in self.machine.assumed:
             if not assumed.key.startswith(("storage.", "host.bandwidth")) or assumed.key.endswith(
                 "open"

@@ -170,7 +170,7 @@ class Goodput:
         return max(progress * (1 - self.gone.waiting) * self.gone.speed, 1e-300)
 
     def _otherwise(self) -> Iterator[Goodput]:
-        """Yield it with each uncertain number at either end of its range."""
+        """Yield the goodput with each uncertain number at either end of its range."""
         reliability = self.reliability
         assert reliability is not None
         assert self.saving is not None

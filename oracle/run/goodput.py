@@ -150,9 +150,10 @@ class Away:
 
 
 def away(failed: float, repair: float, spares: int, replicas: int = 0) -> Away:
-    """Return this of a job by its failures a second; an elastic job can do with fewer `replicas`.
+    """Return the share of time and speed that nodes under repair leave to a job.
 
-    A replica is lost once no spare is left; without any replica the job waits, as without elastic.
+    `failed` counts failures a second. A replica of an elastic job is lost once no spare is left;
+    without any replica the job waits, as without elastic training.
     """
     rows = np.arange(spares + max(replicas, 1) + 1)
     left = np.maximum(1.0, replicas) - np.maximum(rows - spares, 0)

@@ -43,7 +43,7 @@ def decode(host: Host, samples: Number, core_seconds: Number) -> Number:
 
 
 def slowest(nodes: Number, samples: Number, spread: float) -> Floats:
-    """How many times as long the slowest node reads as the mean of them."""
+    """Return how many times as long as the mean node the slowest node reads."""
     node_count = np.asarray(nodes, float)
     if not spread:
         return np.ones(np.shape(node_count))

@@ -1,4 +1,4 @@
-"""Who reads which samples in the next epoch: anyone any, its own, or its own and some of others.
+"""The deal of samples in the next epoch: any sample to any node, or each node keeps its own part.
 
 With `global` shuffling any node may need any sample: all of the data, or a way to all of it. With
 `local` each node keeps to its own D/N samples, and nothing is exchanged. With `partial:e` a share
@@ -19,7 +19,7 @@ WORDS = ("global", "local", "partial:SHARE")
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """How samples are dealt anew each epoch."""
+    """The way in which samples are dealt anew each epoch."""
 
     everywhere: bool = True  # any sample may come to any node
     share: float = 0.0  # of a node's samples that come from others each epoch, where it keeps some
@@ -40,7 +40,7 @@ class Shuffle:
 
 
 def shuffle(text: str) -> Shuffle:
-    """Read `global`, `local` or `partial:0.1`."""
+    """Read a shuffle: `global`, `local` or `partial:0.1`."""
     word, _, number = str(text).partition(":")
     if word in ("global", "local") and not number:
         return Shuffle(word == "global")

@@ -61,7 +61,7 @@ class Search:
         return cls.__name__.lower()
 
     def settings(self) -> dict[str, Any]:
-        """Return its fields as data."""
+        """Return the fields as data."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
