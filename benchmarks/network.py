@@ -115,11 +115,11 @@ def speed(_: Path, quick: bool) -> Table:
         for op, name in (("allreduce", "ring"), ("allreduce", "halving_doubling"),
                          ("alltoall", "pairwise")):  # fmt: skip
             took = {}
-            for what, pattern in (("four", ((n // 4, 4),)), ("one", ((n, 1),))):
+            for groups, pattern in (("four", ((n // 4, 4),)), ("one", ((n, 1),))):
                 p = pattern[0][0]
                 start = time.process_time()
                 schedule_cost(graph, RankGroups(pattern, n), named(op, name).schedule(p))
-                took[what] = time.process_time() - start
+                took[groups] = time.process_time() - start
             spent.setdefault(name, []).append(took["four"])
             theirs = SIMGRID.get(n, {}).get(name)
             table.append({
@@ -170,10 +170,10 @@ def library(reference: Path) -> Table:
         errors = {"nccl": np.abs(expected / seconds - 1), "fitted": np.abs(ours / seconds - 1)}
         for name, values in errors.items():
             everything[name].extend(values.tolist())
-        taken = [str(c) for c in dict.fromkeys(choice.tolist())]
+        choices = [str(c) for c in dict.fromkeys(choice.tolist())]
         table.append({
             "nodes": nodes, "sizes": len(nbytes), "as NCCL would": rounded(errors["nccl"].mean()),
-            "fitted": rounded(errors["fitted"].mean()), "chosen": " → ".join(taken),
+            "fitted": rounded(errors["fitted"].mean()), "chosen": " → ".join(choices),
         })  # fmt: skip
     figures = {
         "nccl_model.mape": figure(np.mean(everything["nccl"]), "", "≤ 0.20"),
@@ -207,14 +207,14 @@ def bars(reference: Path) -> Table:
         if row["who"] != "empirical" or row["strategy"] not in PLANS:
             continue
         p, measured = int(row["p"]), float(row["comm_s"])
-        plan, each = PLANS[row["strategy"]]
-        batch = each * p or int(row["b_samples_per_GPU_or_node"])
+        plan, samples = PLANS[row["strategy"]]
+        batch = samples * p or int(row["b_samples_per_GPU_or_node"])
         seconds = []
         for ideal in (True, False):
-            found = oracle.estimate("resnet50-226", "abci", plan.format(p=p, n=p // 4),
+            estimate = oracle.estimate("resnet50-226", "abci", plan.format(p=p, n=p // 4),
                                     batch=batch, precision="fp32", ideal=ideal,
                                     reading="none")  # fmt: skip
-            seconds.append(sum(float(np.sum(part["seconds"])) for part in found.exchange[0]))
+            seconds.append(sum(float(np.sum(part["seconds"])) for part in estimate.exchange[0]))
         paradl = theirs.get((row["strategy"], row["p"]))
         cells: dict[str, Any] = {"strategy": row["strategy"], "p": p, "measured": measured}
         for name, value in zip(
@@ -229,11 +229,11 @@ def bars(reference: Path) -> Table:
     figures = {}
     for strategy in PLANS:
         for name in ("ideal", "fitted", "ParaDL"):
-            found_ = [r[f"{name} accuracy"] for r in table
+            accuracies = [r[f"{name} accuracy"] for r in table
                       if r["strategy"] == strategy and r[f"{name} accuracy"] != ""]  # fmt: skip
-            if found_:
+            if accuracies:
                 key = f"abci_{strategy}.{name.lower()}_accuracy"
-                figures[key] = figure(np.median(found_), "median 1 − |p − m|/m", "")
+                figures[key] = figure(np.median(accuracies), "median 1 − |p − m|/m", "")
     notes = [
         "fitted: α and β from nccl-tests on this machine, φ counted; nothing from these bars",
         "what is measured holds more than the exchange: their framework packs gradients, "
@@ -257,11 +257,11 @@ def phi(reference: Path) -> Table:
         ("data 16 × filter 4", 64, ((16, 4),), "phi.data_filter", "2"),
         ("data 32 × filter 136, a rack each", 4352, ((32, 136),), "phi.racks", "> 2"),
     ]
-    for what, devices, pattern, name, goal in cases:
+    for case, devices, pattern, name, goal in cases:
         line = lines(system, "allreduce", pattern, devices, "ring")[-1]
         table.append(
             {
-                "case": what,
+                "case": case,
                 "φ": rounded(line.phi),
                 "in words": sentence(system, "gradients", pattern, devices, line),
             }
@@ -306,40 +306,40 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--reference", type=Path, default=REFERENCE)
-    asked = parser.parse_args(arguments)
-    needs = asked.reference / "network" / "simgrid_collectives.csv"
-    logs = asked.reference / "logs" / "abci-vnode"
-    digitised = asked.reference / "paradl" / "techreport_fig2_digitised.csv"
+    options = parser.parse_args(arguments)
+    needs = options.reference / "network" / "simgrid_collectives.csv"
+    logs = options.reference / "logs" / "abci-vnode"
+    digitised = options.reference / "paradl" / "techreport_fig2_digitised.csv"
     plans: list[tuple[str, Path | None, Callable[[], Table]]] = [
-        ("simgrid", needs, lambda: simgrid.reference_table(asked.reference, asked.quick)),
-        ("simgrid_others", OTHERS, lambda: simgrid.others(OTHERS, asked.quick)),
-        ("dln", None, lambda: dln(asked.reference)),
-        ("speed", None, lambda: speed(asked.reference, asked.quick)),
-        ("nccl", logs, lambda: library(asked.reference)),
-        ("phi", None, lambda: phi(asked.reference)),
-        ("abci", digitised, lambda: bars(asked.reference)),
-        *((part, None, partial(parts.table, fabrics, part, asked.quick))
+        ("simgrid", needs, lambda: simgrid.reference_table(options.reference, options.quick)),
+        ("simgrid_others", OTHERS, lambda: simgrid.other_tables(OTHERS, options.quick)),
+        ("dln", None, lambda: dln(options.reference)),
+        ("speed", None, lambda: speed(options.reference, options.quick)),
+        ("nccl", logs, lambda: library(options.reference)),
+        ("phi", None, lambda: phi(options.reference)),
+        ("abci", digitised, lambda: bars(options.reference)),
+        *((part, None, partial(parts.table, fabrics, part, options.quick))
           for part in parts.parts(fabrics)),
     ]  # fmt: skip
-    if unknown := set(asked.parts) - (known := {name for name, _, _ in plans}):
-        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}")
+    if unknown := set(options.parts) - (names := {name for name, _, _ in plans}):
+        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(sorted(names))}")
     figures: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     for name, path, run in plans:
-        if asked.parts and name not in asked.parts:
+        if options.parts and name not in options.parts:
             continue
         if path is not None and not path.exists():
             rows.append({"table": name, "skipped": f"{path} is not there"})
-            if not asked.as_json:
+            if not options.as_json:
                 print(f"\n{name}: skipped, {path} is not there")
             continue
         table = run()
-        own = f"{name}." if name in parts.parts(fabrics) else ""
-        figures |= {f"{own}{key}": value for key, value in table["figures"].items()}
+        prefix = f"{name}." if name in parts.parts(fabrics) else ""
+        figures |= {f"{prefix}{key}": value for key, value in table["figures"].items()}
         rows += [{"table": name, **row} for row in table["rows"]]
-        if not asked.as_json:
+        if not options.as_json:
             print(text(table))
-    if asked.as_json:
+    if options.as_json:
         print(json.dumps({"figures": figures, "rows": rows}, indent=1, ensure_ascii=False))
     return 0
 

@@ -16,7 +16,7 @@ import numpy as np
 from oracle.network import topology
 from oracle.network.collectives import Steps, named
 from oracle.network.collectives.schedule import AllPairs, Pairs
-from oracle.network.contention import RankGroups, schedule_cost
+from oracle.network.contention import Cost, RankGroups, schedule_cost
 from oracle.network.contention.counting.asynchronous import played
 from oracle.network.topology import Topology
 
@@ -78,6 +78,24 @@ class Row:
     @property
     def line_error(self) -> float:
         return self.line / self.simulated - 1
+
+
+@dataclass(frozen=True)
+class EnvelopedCost:
+    """Cost of a schedule's data, and of as many bytes as it has messages."""
+
+    data: Cost
+    messages: Cost
+
+    @classmethod
+    def of(cls, net: Topology, groups: RankGroups, steps: list[Steps]) -> EnvelopedCost:
+        one_byte_each = [replace(step, share=np.sign(step.share)) for step in steps]
+        return cls(schedule_cost(net, groups, steps), schedule_cost(net, groups, one_byte_each))
+
+    def seconds(self, nbytes: float) -> float:
+        """Return the seconds by the line over sizes that plans are priced by."""
+        line = self.data.start + self.data.per_byte * nbytes
+        return line + self.messages.per_byte * ENVELOPE
 
 
 @cache
@@ -151,17 +169,17 @@ def schedule(collective: str, algorithm: str, p: int) -> list[Steps] | None:
 
 
 @cache
-def compared(path: Path, most: int = PLAYED) -> tuple[Row, ...]:
-    """Every case of a table that we have a schedule for, predicted; worked out once.
+def compared(path: Path, most_played: int = PLAYED) -> tuple[Row, ...]:
+    """Return a prediction for every case of a table that we have a schedule for, worked out once.
 
-    Where routes start unlike and share by round-trip time, messages are played at their size: of
-    cases with no more than `most`.
+    Where routes start unlike and share by round-trip time, messages are played at their size, if
+    a case has no more than `most_played`.
     """
-    return tuple(_rows(path, most))
+    return tuple(_rows(path, most_played))
 
 
-def _rows(path: Path, most: int) -> Iterator[Row]:
-    known: dict[Any, Any] = {}
+def _rows(path: Path, most_played: int) -> Iterator[Row]:
+    costs_by_case: dict[Any, Any] = {}
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             ranks, count = int(row["ranks"]), int(row["groups"])
@@ -174,16 +192,15 @@ def _rows(path: Path, most: int) -> Iterator[Row]:
             net = platform(row["platform"], row["platform_desc"],
                            float(row["link_bw_Bps"]), _alpha(row))  # fmt: skip
             groups, nbytes = RankGroups(pattern, ranks), int(row["bytes"])
-            if key not in known:
-                each = [replace(s, share=np.sign(s.share)) for s in steps]
-                known[key] = schedule_cost(net, groups, steps), schedule_cost(net, groups, each)
-            cost, messages = known[key]
-            line = cost.start + cost.per_byte * nbytes + messages.per_byte * ENVELOPE
-            predicted = line
-            if net.round_trip and count * sum(_flows(each, p) for each in steps) <= most:
+            if key not in costs_by_case:
+                costs_by_case[key] = EnvelopedCost.of(net, groups, steps)
+            predicted = line = costs_by_case[key].seconds(nbytes)
+            if net.round_trip and count * sum(_flows(step, p) for step in steps) <= most_played:
                 predicted = played(net, groups, steps, nbytes=nbytes, envelope=ENVELOPE)
             case = row["platform"], row["collective"], row["algorithm"], row["layout"]
-            real = _again().get((*case, row["groups"], row["bytes"]), row["seconds_simulated"])
+            real = _rerun_seconds().get(
+                (*case, row["groups"], row["bytes"]), row["seconds_simulated"]
+            )
             yield Row(*case, count, ranks, nbytes, float(real), predicted, line)
 
 
@@ -195,7 +212,7 @@ def _flows(steps: Steps, p: int) -> float:
 
 
 @cache
-def _again() -> dict[tuple[str, ...], str]:
+def _rerun_seconds() -> dict[tuple[str, ...], str]:
     """Seconds of the cases that were run again."""
     with FULL.open(newline="", encoding="utf-8") as file:
         _, *rows = csv.reader(file)

@@ -47,7 +47,7 @@ def reference_table(reference: Path, quick: bool = False) -> Table:
             "platforms": family, "sizes": f"{'≥' if sizes == 'large' else '<'} 4 MB",
             "groups": "several" if contended else "one", "cases": len(part),
             "median": rounded(np.median(errors)), "p99": rounded(np.quantile(errors, 0.99)),
-            "worst": rounded(errors.max()), "where": _where(worst), "why": _why(worst),
+            "worst": rounded(errors.max()), "where": _case(worst), "why": _why(worst),
         })  # fmt: skip
     flat = np.array([abs(r.error) for r in rows
                      if r.platform.startswith("flat") and r.nbytes >= LARGE])  # fmt: skip
@@ -73,7 +73,7 @@ def reference_table(reference: Path, quick: bool = False) -> Table:
     return {"title": "Against SimGrid (max-min fair shares)", "rows": table, "figures": figures}
 
 
-def others(path: Path, quick: bool = False) -> Table:
+def other_tables(path: Path, quick: bool = False) -> Table:
     """Sizes and topologies that the big table lacks, simulated with the same settings at 4 MB."""
     rows = compared(path, 0) if quick else compared(path)
     table = []
@@ -84,7 +84,7 @@ def others(path: Path, quick: bool = False) -> Table:
         table.append({
             "platform": name, "ranks": part[0].ranks, "cases": len(part),
             "median": rounded(np.median(errors)), "within 1 %": rounded((errors <= 0.01).mean()),
-            "worst": rounded(errors.max()), "where": _where(worst),
+            "worst": rounded(errors.max()), "where": _case(worst),
         })  # fmt: skip
     flat = [r for r in rows if r.platform.startswith("flat")]
     even = [r for r in flat if r.collective != "alltoall"
@@ -104,7 +104,7 @@ def others(path: Path, quick: bool = False) -> Table:
             "figures": figures, "notes": notes}  # fmt: skip
 
 
-def _where(row: Row) -> str:
+def _case(row: Row) -> str:
     return (f"{row.platform} {row.collective} {row.algorithm} {row.layout}×{row.groups} "
             f"{row.nbytes:.2g} B {row.error:+.2%}")  # fmt: skip
 

@@ -36,7 +36,7 @@ def test_sample_of_simulated_collectives():
 @pytest.mark.slow
 def test_other_sizes_and_topologies():
     """Non-powers of two, three-stage trees, 256-switch loops, uneven leaves: simulated here."""
-    rows = list(platforms.compared(HERE / "data" / "simgrid_others.csv", most=300))
+    rows = list(platforms.compared(HERE / "data" / "simgrid_others.csv", most_played=300))
     assert len({row.platform for row in rows}) >= 15
     assert np.median(errors(rows)) <= 1e-6
     even = errors(
@@ -56,7 +56,7 @@ def test_other_sizes_and_topologies():
 @pytest.mark.slow
 @pytest.mark.skipif(not TABLE.is_file(), reason=f"{TABLE} is not there")
 def test_the_whole_table():
-    rows = list(platforms.compared(TABLE, most=0))  # as plans are priced: by lines
+    rows = list(platforms.compared(TABLE, most_played=0))  # as plans are priced: by lines
     assert len(rows) >= 4800
 
     def large(r):

@@ -34,10 +34,10 @@ def table(quick: bool = False) -> Table:
     """p99 and the worst of each class of sizes, and what the farthest cases have in common."""
     paths = [path for path in TABLES if path.exists()]
     paths = paths[1:] if quick and len(paths) > 2 else paths[:2]
-    found: list[Row] = [row for path in paths for row in compared(path)]
+    cases: list[Row] = [row for path in paths for row in compared(path)]
     rows, figures = [], {}
     for name, low, high, goal in SIZES:
-        part = [row for row in found if low <= row.nbytes < high]
+        part = [row for row in cases if low <= row.nbytes < high]
         if not part:
             continue
         errors = np.array([abs(row.error) for row in part])

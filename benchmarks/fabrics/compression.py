@@ -18,7 +18,7 @@ WORDS = {  # of n, d = 1 %: dense, TopkA, gTopk, Ok-Topk at most [li2022oktopk, 
 # the 1,000 largest of 2 M numbers in 25.6 ms on a GP100, in one block of threads: pytorch/pytorch,
 # issue 22812; Ok-Topk's programs ran with 1.6 (its requirements.txt), several blocks came with 1.12
 SELECTION = "exchange.selection=0.313 GB/s"
-ASKED = (  # where, devices, batch, whether compressing shall pay
+QUESTIONS = (  # machine, devices, batch, whether compressing shall pay
     ("ethernet-64", 64, 2048, True), ("dgx-2", 16, 512, False), ("dgx-a100", 64, 2048, False),
     ("abci", 64, 2048, False),
 )  # fmt: skip
@@ -26,46 +26,47 @@ ASKED = (  # where, devices, batch, whether compressing shall pay
 
 def words(p: int, density: float = 0.01) -> dict[str, float]:
     """Words on the busiest link over those of the dense vector, by algorithm."""
-    chosen = 2 * density
-    found = {"dense": float(named("allreduce", "ring").volume(p)),
-             "allgather": chosen * p * float(named("allgather", "ring").volume(p))}  # fmt: skip
+    selected = 2 * density
+    words_sent = {"dense": float(named("allreduce", "ring").volume(p)),
+             "allgather": selected * p * float(named("allgather", "ring").volume(p))}  # fmt: skip
     for name in ("pairwise", "gtopk", "oktopk"):
-        found[name] = chosen * float(named("sparse_allreduce", name).volume(p))
+        words_sent[name] = selected * float(named("sparse_allreduce", name).volume(p))
     ring = float(named("sparse_allreduce", "switching").volume(p))
-    return {**found, "switching": ring * float(switched(density, p, 1.0).mean())}
+    return {**words_sent, "switching": ring * float(switched(density, p, 1.0).mean())}
 
 
 def _words(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
     for p, published in WORDS.items():
-        mine = words(p)
+        predicted = words(p)
         rows.append({"case": f"words/n, d = 1 %, {p} ranks"}
-                    | {name: rounded(value) for name, value in mine.items()})  # fmt: skip
+                    | {name: rounded(value) for name, value in predicted.items()})  # fmt: skip
         worst = max(
-            abs(mine[name] / published[name] - 1) for name in ("dense", "allgather", "gtopk")
+            abs(predicted[name] / published[name] - 1) for name in ("dense", "allgather", "gtopk")
         )
         figures[f"words_{p}"] = figure(worst, "off the published forms", "≤ 0.01")
         figures[f"words_{p}.oktopk"] = figure(
-            mine["oktopk"] / published["oktopk"], "of the published bound", "≤ 1"
+            predicted["oktopk"] / published["oktopk"], "of the published bound", "≤ 1"
         )
 
 
 def _pays(rows: list[dict[str, Any]], figures: dict[str, Any], quick: bool) -> None:
-    for where, devices, batch, due in ASKED[:2] if quick else ASKED:
-        found = oracle.recommend("vgg16", where, devices, batch, compress="allowed", top=3)
-        said = found.compression
-        assert said is not None
+    for machine, devices, batch, due in QUESTIONS[:2] if quick else QUESTIONS:
+        ranking = oracle.recommend("vgg16", machine, devices, batch, compress="allowed", top=3)
+        compression = ranking.compression
+        assert compression is not None
         rows.append({
-            "case": f"VGG16 on {devices} of {where}", "plain": said.plain, "packed": said.packed,
-            "gain": rounded(said.gain), "best": found.best.plan,
-            "below": f"{8e-9 * said.crossing:.3g} Gbit/s of {said.level}"
-            if said.crossing < inf else f"at any speed of {said.level}",
+            "case": f"VGG16 on {devices} of {machine}",
+            "plain": compression.plain, "packed": compression.packed,
+            "gain": rounded(compression.gain), "best": ranking.best.plan,
+            "below": f"{8e-9 * compression.crossing:.3g} Gbit/s of {compression.level}"
+            if compression.crossing < inf else f"at any speed of {compression.level}",
         })  # fmt: skip
-        figures[f"vgg16_{where}.pays"] = figure(said.pays, "", str(int(due)))
-        figures[f"vgg16_{where}.gain"] = figure(said.gain, "×, 1σ of epochs counted", "")
+        figures[f"vgg16_{machine}.pays"] = figure(compression.pays, "", str(int(due)))
+        figures[f"vgg16_{machine}.gain"] = figure(compression.gain, "×, 1σ of epochs counted", "")
 
 
 def _published() -> Iterator[tuple[str, float, float, str]]:
-    """(what, predicted, published, note): gains as their papers report them."""
+    """Yield (case, predicted, published, note) of gains as their papers report them."""
     options: dict[str, Any] = {"reading": "none", "software": "plain", "precision": "fp16"}
     dense, bits = oracle.estimate(
         "bert-large", "ethernet-64", ["data:64", "data:64,compress=onebit"], 64 * 16,
@@ -80,9 +81,9 @@ def _published() -> Iterator[tuple[str, float, float, str]]:
             256 * 8, optimizer="adam", reading="none", software=software, precision="fp32",
             max_memory="1 TB",
         ).seconds  # fmt: skip
-        what = f"BERT, 256 P100, selected {how}"
-        yield f"Ok-Topk against TopkA, {what}", topk / oktopk, 12.95, "most of 3.29 to 12.95"
-        yield f"Ok-Topk against gTopk, {what}", tree / oktopk, 3.29, "least of 3.29 to 12.95"
+        training = f"BERT, 256 P100, selected {how}"
+        yield f"Ok-Topk against TopkA, {training}", topk / oktopk, 12.95, "most of 3.29 to 12.95"
+        yield f"Ok-Topk against gTopk, {training}", tree / oktopk, 3.29, "least of 3.29 to 12.95"
 
 
 def table(quick: bool) -> Table:
@@ -91,8 +92,10 @@ def table(quick: bool) -> Table:
     figures: dict[str, Any] = {}
     _words(rows, figures)
     _pays(rows, figures, quick)
-    for what, mine, theirs, note in _published():
-        rows.append({"case": what, "gain": rounded(mine), "published": theirs, "note": note})
+    for case, predicted, published, note in _published():
+        rows.append(
+            {"case": case, "gain": rounded(predicted), "published": published, "note": note}
+        )
     notes = [
         "what passes a rank's link is counted by the executor: tests/test_executor_agreement.py",
         "published gains are of other nodes and other software: they bound, they are not fitted",

@@ -38,11 +38,11 @@ def table(quick: bool = False) -> Table:
                      for ranks in (seats[:half], seats[half:])]  # fmt: skip
             route = graph.route(seats, np.concatenate(goals))
             alone = fair_rates(graph.capacity, route[:, :half]).min()
-            both = fair_rates(graph.capacity, route)
-            exact = max(1.0, float(alone / both[:half].min()))
-            other = Neighbour("other", (1.0,), (loads(graph, route[:, half:]),))
-            said = slowdown(loads(graph, route[:, :half]), [other], graph)
-            errors.append(said.worst / exact - 1)
+            rates = fair_rates(graph.capacity, route)
+            exact = max(1.0, float(alone / rates[:half].min()))
+            neighbour = Neighbour("other", (1.0,), (loads(graph, route[:, half:]),))
+            predicted = slowdown(loads(graph, route[:, :half]), [neighbour], graph)
+            errors.append(predicted.worst / exact - 1)
         every += errors
         rows.append({"network": name, "pairs of jobs": len(errors),
                      "median error": rounded(np.median(np.abs(errors))),

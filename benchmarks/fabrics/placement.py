@@ -28,57 +28,59 @@ PLANS = (
 )  # fmt: skip
 
 
-def searched(name: str, where: System, plan: str, batch: int) -> tuple[Placing, float]:
-    """The best placement of a plan, and CPU seconds that finding it took."""
-    what, spent = model(name), []
+def searched(name: str, machine: System, plan: str, batch: int) -> tuple[Placing, float]:
+    """Return the best placement of a plan, and the CPU seconds that finding it took."""
+    network, spent = model(name), []
     for _ in range(TIMES):
-        fresh = replace(where)  # that knows no price yet
-        options = options_for(what, fresh)
+        fresh = replace(machine)  # that knows no price yet
+        options = options_for(network, fresh)
         begin = time.process_time()
-        found = placed(what, fresh, [plan], batch, options, "best").placed[0]
+        placing = placed(network, fresh, [plan], batch, options, "best").placed[0]
         spent.append(time.process_time() - begin)
-    return found, sorted(spent)[TIMES // 2]
+    return placing, sorted(spent)[TIMES // 2]
 
 
-def named(where: System) -> System:
-    """The system with names for its nodes, leaf by leaf."""
-    count = -(-where.devices // where.node)
-    return replace(where, nodes=f"n[0-{count - 1}]")
+def named(machine: System) -> System:
+    """Return the system with names for its nodes, leaf by leaf."""
+    count = -(-machine.devices // machine.node)
+    return replace(machine, nodes=f"n[0-{count - 1}]")
 
 
-def drawn(where: System, plan: str, name: str, batch: int, picked: list[int]) -> dict[str, object]:
+def drawn(
+    machine: System, plan: str, name: str, batch: int, picked: list[int]
+) -> dict[str, object]:
     """One job on the nodes that it was given, in the order in which they became free."""
     from oracle.ask.placing import on_nodes
 
-    what = model(name)
-    given = on_nodes(where, folded(tuple(f"n{node}" for node in picked)))
-    options = options_for(what, given)
+    network = model(name)
+    nodes = on_nodes(machine, folded(tuple(f"n{node}" for node in picked)))
+    options = options_for(network, nodes)
     begin = time.process_time()
-    found = placed(what, given, [plan], batch, options, "best").placed[0]
+    placing = placed(network, nodes, [plan], batch, options, "best").placed[0]
     spent = time.process_time() - begin
-    return {"plan": f"{name}, {plan} on {where.name}, {len(picked)} nodes",
-            "in order": rounded(found.block), "placed": rounded(found.seconds),
-            "saved": rounded(found.saved / found.block), "ways": found.tried,
-            "CPU s": rounded(spent), "neighbours": rounded(found.neighbours or 0),
-            "slower": rounded(found.scattered / found.block)}  # fmt: skip
+    return {"plan": f"{name}, {plan} on {machine.name}, {len(picked)} nodes",
+            "in order": rounded(placing.block), "placed": rounded(placing.seconds),
+            "saved": rounded(placing.saved / placing.block), "ways": placing.tried,
+            "CPU s": rounded(spent), "neighbours": rounded(placing.neighbours or 0),
+            "slower": rounded(placing.scattered / placing.block)}  # fmt: skip
 
 
 def scattered() -> Iterator[dict[str, object]]:
-    """Jobs on nodes drawn at random: as many of each leaf, or as are free of it."""
-    dice, nodes = random.Random(7), 64
-    where = named(system("frontera"))
+    """Yield rows of jobs on nodes drawn at random: as many of each leaf, or as are free of it."""
+    dice, count = random.Random(7), 64
+    machine = named(system("frontera"))
     for leaves in (2, 8, 32, 64):
         picked = [leaf * 44 + k for leaf in dice.sample(range(180), leaves)
-                  for k in dice.sample(range(44), nodes // leaves)]  # fmt: skip
+                  for k in dice.sample(range(44), count // leaves)]  # fmt: skip
         dice.shuffle(picked)  # as they became free
-        row = drawn(where, "data:64", "vgg16", 2048, picked)
+        row = drawn(machine, "data:64", "vgg16", 2048, picked)
         yield {**row, "plan": f"{row['plan']} below {leaves} leaves, shuffled"}
-    where = named(system("abci"))
-    for plan, count in (("data:16 filter:16", 64), ("data:64 filter:16", 256)):
+    machine = named(system("abci"))
+    for plan, plan_nodes in (("data:16 filter:16", 64), ("data:64 filter:16", 256)):
         picked = []
         for rack in dice.sample(range(64), 64):
             picked += [rack * 17 + k for k in dice.sample(range(17), dice.randint(1, 12))]
-        row = drawn(where, plan, "resnet50", 16 * count, picked[:count])
+        row = drawn(machine, plan, "resnet50", 16 * plan_nodes, picked[:plan_nodes])
         yield {**row, "plan": f"{row['plan']}, 1 to 12 of each leaf group"}
 
 
@@ -86,22 +88,22 @@ def table(quick: bool) -> Table:
     """What the search takes and saves."""
     rows: list[dict[str, object]] = []
     spent, worst = [], 0.0
-    for name, where, plan, batch in PLANS[: 3 if quick else None]:
-        found, seconds = searched(name, system(where), plan, batch)
+    for name, machine, plan, batch in PLANS[: 3 if quick else None]:
+        placing, seconds = searched(name, system(machine), plan, batch)
         spent.append(seconds)
-        worst = max(worst, found.seconds / found.block)
+        worst = max(worst, placing.seconds / placing.block)
         rows.append({
-            "plan": f"{name} on {where}: {plan}", "in order": rounded(found.block),
-            "placed": rounded(found.seconds), "saved": rounded(found.saved / found.block),
-            "ways": found.tried, "CPU s": rounded(seconds), "levels": found.words,
+            "plan": f"{name} on {machine}: {plan}", "in order": rounded(placing.block),
+            "placed": rounded(placing.seconds), "saved": rounded(placing.saved / placing.block),
+            "ways": placing.tried, "CPU s": rounded(seconds), "levels": placing.words,
         })  # fmt: skip
-    given = list(scattered())
-    rows += given
+    scattered_rows = list(scattered())
+    rows += scattered_rows
     figures = {
         "cpu_seconds": figure(max(spent), "s", "≤ 2, 1,024 devices, three axes"),
         "worst_against_block": figure(worst, "", "≤ 1"),
         "scattered.cpu_seconds": figure(
-            max(float(str(row["CPU s"])) for row in given), "s", "≤ 1, 1,024 devices"
+            max(float(str(row["CPU s"])) for row in scattered_rows), "s", "≤ 1, 1,024 devices"
         ),
         "abci_filter_outside.saved": figure(float(str(rows[0]["saved"])), "share", ""),
     }

@@ -62,18 +62,19 @@ def _grids(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
 
 def _pieces(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
     """Horovod's buffer of 128 MiB, looked at every millisecond, against the best size."""
-    for what, where, p, batch in (
+    for name, machine, p, batch in (
         ("resnet50", "abci", 64, 2048),
         ("vgg16", "ethernet-64", 64, 2048),
     ):
-        model, system = catalogue_model(what), catalogue.system(where)
+        model, system = catalogue_model(name), catalogue.system(machine)
         options = options_for(model, system, software="horovod-tensorflow")
         every = buckets(model, system, f"data:{p}", batch, options)
-        usual = next(one for one in every if one.nbytes == 2.0**27)
-        rows.append({"case": f"{what} on {p} of {where}, pieces of {every[0].nbytes / 2**20:g} MiB",
+        usual = next(bucket for bucket in every if bucket.nbytes == 2.0**27)
+        best = f"{every[0].nbytes / 2**20:g} MiB"
+        rows.append({"case": f"{name} on {p} of {machine}, pieces of {best}",
                      "ms": rounded(1e3 * every[0].seconds),
                      "of 128 MiB": rounded(1e3 * usual.seconds)})  # fmt: skip
-        figures[f"best_bucket_{what}_{where}"] = figure(every[0].nbytes / 2**20, "MiB", "")
+        figures[f"best_bucket_{name}_{machine}"] = figure(every[0].nbytes / 2**20, "MiB", "")
 
 
 def table(quick: bool) -> Table:

@@ -34,8 +34,8 @@ class Case(NamedTuple):
     groups: int
     nbytes: float
 
-    def of(self, devices: int) -> RankGroups:
-        """The ranks of each group, dealt round."""
+    def groups_of(self, devices: int) -> RankGroups:
+        """Return the groups, dealt round the ranks."""
         return RankGroups(((devices // self.groups, self.groups),), devices)
 
     def steps(self, devices: int) -> list[Steps]:
@@ -61,7 +61,7 @@ def irregular(hosts: int, seed: int) -> Graph:
 
 
 def platforms() -> Iterator[tuple[str, list[Level]]]:
-    """Twelve that no other table has."""
+    """Yield twelve platforms that no other table has."""
     yield "three levels, 3:1 at the top", [
         level("leaf", 8, "switch"), level("pod", 32, "fat-tree", ports=8),
         level("core", 64, "fat-tree", ports=10.6667),
@@ -95,7 +95,7 @@ def platforms() -> Iterator[tuple[str, list[Level]]]:
 
 
 def simulated() -> Iterator[tuple[str, Topology]]:
-    """Those whose flows take one way each, as SimGrid's do, and four more."""
+    """Yield the platforms whose flows take one way each, as SimGrid's do, and four more."""
     more = (
         ("irregular, by target", [level("net", 36, "graph", graph=irregular(36, 3),
                                         routing="d-mod-k")]),
@@ -111,7 +111,7 @@ def simulated() -> Iterator[tuple[str, Topology]]:
 
 
 def cases(name: str, net: Topology) -> Iterator[Case]:
-    """What SimGrid is asked on a platform."""
+    """Yield the cases of a platform that SimGrid simulates."""
     for op, algorithm in OPERATIONS:
         for groups in (1, 2):
             p = net.devices // groups
@@ -124,26 +124,26 @@ def cases(name: str, net: Topology) -> Iterator[Case]:
 
 
 def messages(net: Topology, case: Case) -> list[list[Sent]]:
-    """Every message of every group, step by step, round by round."""
-    found: list[list[Sent]] = []
-    groups = case.of(net.devices)
+    """Return every message of every group, step by step, round by round."""
+    rounds: list[list[Sent]] = []
+    groups = case.groups_of(net.devices)
     for source, target, share, times in flows(case.steps(net.devices), groups.p):
-        ends = [groups.members(each, groups.bases()) for each in (source, target)]
+        ends = [groups.members(ranks, groups.bases()) for ranks in (source, target)]
         share = np.repeat(np.broadcast_to(share, source.shape), len(groups.bases()))
         route, _, part = net.spread_route(*ends)
         step = []
-        for at, (a, b) in enumerate(zip(*ends, strict=True)):
+        for flow, (a, b) in enumerate(zip(*ends, strict=True)):
             links: dict[int, float] = {}
-            for link, carried in zip(route[:, at].tolist(), part.tolist(), strict=True):
+            for link, carried in zip(route[:, flow].tolist(), part.tolist(), strict=True):
                 if link < net.links:
                     links[link] = links.get(link, 0.0) + carried
-            step.append(Sent(int(a), int(b), float(share[at]) * case.nbytes, links))
-        found += [step] * max(1, round(times))
-    return found
+            step.append(Sent(int(a), int(b), float(share[flow]) * case.nbytes, links))
+        rounds += [step] * max(1, round(times))
+    return rounds
 
 
 def compared(levels: list[Level], quick: bool) -> Iterator[tuple[str, int, float]]:
-    """(operation, groups, error) of each case on a platform."""
+    """Yield (operation, groups, error) of each case on a platform."""
     devices = levels[-1].devices
     net = Topology(levels, devices)
     capacity = net.capacity[:-1]
@@ -152,7 +152,7 @@ def compared(levels: list[Level], quick: bool) -> Iterator[tuple[str, int, float
             case = Case("", op, name, groups, MESSAGE)
             if not named(op, name).fits(devices // groups):
                 continue
-            cost = schedule_cost(net, case.of(devices), case.steps(devices))
+            cost = schedule_cost(net, case.groups_of(devices), case.steps(devices))
             real = simulate(capacity, messages(net, case))
             yield f"{op} {name}", groups, cost.per_byte * MESSAGE / real - 1
 
@@ -161,12 +161,12 @@ def table(quick: bool) -> Table:
     """Errors by platform."""
     rows, every = [], []
     for name, levels in platforms():
-        found = list(compared(levels, quick))
-        errors = np.array([abs(error) for _, _, error in found])
-        op, groups, worst = max(found, key=lambda one: abs(one[2]))
+        cases = list(compared(levels, quick))
+        errors = np.array([abs(error) for _, _, error in cases])
+        op, groups, worst = max(cases, key=lambda case: abs(case[2]))
         every.append(errors)
         rows.append({
-            "platform": name, "ranks": levels[-1].devices, "cases": len(found),
+            "platform": name, "ranks": levels[-1].devices, "cases": len(cases),
             "median": rounded(np.median(errors)), "worst": rounded(errors.max()),
             "where": f"{op}, {groups} groups: {worst:+.2%}" if errors.max() > 1e-3 else "",
         })  # fmt: skip

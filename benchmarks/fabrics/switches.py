@@ -29,24 +29,24 @@ def table(quick: bool = False) -> Table:
     del quick
     rows, figures = [], {}
     errors: dict[str, list[float]] = {"switches": [], "rings and trees": []}
-    for name, p, algorithm, nbytes, measured, where in CASES:
+    for name, p, algorithm, nbytes, measured, source in CASES:
         system = catalogue.system(name)
         seconds = measured if measured < 1 else 2 * (p - 1) / p * nbytes / measured
         plain = replace(system, levels=tuple(replace(x, reduces="") for x in system.levels))
-        said = {}
-        for what, on, by in (("switches", system, algorithm), ("rings and trees", plain, None)):
+        cells = {}
+        for software, on, by in (("switches", system, algorithm), ("rings and trees", plain, None)):
             offer = lines(on, "allreduce", ((p, 1),), p, by)
             best = min(offer, key=lambda line: line.start + line.per_byte * nbytes)
-            said[what] = best.algorithm, (best.start + best.per_byte * nbytes) / seconds - 1
-            errors[what].append(abs(said[what][1]))
+            error = (best.start + best.per_byte * nbytes) / seconds - 1
+            cells[software] = f"{error:+.0%} {best.algorithm}"
+            errors[software].append(abs(error))
         rows.append({
-            "system": name, "ranks": p, "bytes": f"{nbytes:.3g}", "measured ms":
-            rounded(seconds * 1e3), **{what: f"{error:+.0%} {algorithm}" for what,
-                                       (algorithm, error) in said.items()}, "source": where,
+            "system": name, "ranks": p, "bytes": f"{nbytes:.3g}",
+            "measured ms": rounded(seconds * 1e3), **cells, "source": source,
         })  # fmt: skip
-    for what, found in errors.items():
-        key = what.replace(" ", "_")
-        figures[f"{key}.mean_error"] = figure(sum(found) / len(found), "", "")
+    for software, software_errors in errors.items():
+        key = software.replace(" ", "_")
+        figures[f"{key}.mean_error"] = figure(sum(software_errors) / len(software_errors), "", "")
     title = "Switches that reduce: allreduce, seconds predicted over measured"
     notes = ["nothing is fitted to these rows; Blackwell's share is of eight B200"]
     return {"title": title, "rows": rows, "figures": figures, "notes": notes}
