@@ -86,7 +86,7 @@ def trees(draw):
             break
     sizes = [2, 3, 4, 8]
     devices, pattern, stride = 1, [], 1
-    inner = draw(st.sampled_from([1, 2, 3, 4, *(each.devices for each in tower[:-1])]))
+    inner = draw(st.sampled_from([1, 2, 3, 4, *(stage.devices for stage in tower[:-1])]))
     if inner <= span:
         devices = stride = inner
     while devices * 2 <= span and len(pattern) < 3:
@@ -126,15 +126,15 @@ def test_a_step_counted_in_parts_costs_the_same(graph, pattern, op, monkeypatch)
     inner = groups.inner(4)
     schedules = [by.schedule(groups.p, inner) for by in ALGORITHMS[op].values()
                  if by.fits(groups.p, inner)]  # fmt: skip
-    whole = [schedule_cost(graph, groups, schedule, reduce=False) for schedule in schedules]
+    costs = [schedule_cost(graph, groups, schedule, reduce=False) for schedule in schedules]
     monkeypatch.setattr(steps_module, "PART", 7)
     monkeypatch.setattr(steps_module, "BLOCK", 1)  # no two steps at once
     monkeypatch.setattr(flows_module, "BLOCK", 1)
-    for schedule, then in zip(schedules, whole, strict=True):
-        now = schedule_cost(graph, groups, schedule, reduce=False)
-        for each in ("start", "per_byte", "phi"):
-            assert getattr(now, each) == pytest.approx(getattr(then, each), rel=1e-12)
-        assert now.full == then.full
+    for schedule, cost in zip(schedules, costs, strict=True):
+        in_parts = schedule_cost(graph, groups, schedule, reduce=False)
+        for field in ("start", "per_byte", "phi"):
+            assert getattr(in_parts, field) == pytest.approx(getattr(cost, field), rel=1e-12)
+        assert in_parts.full == cost.full
 
 
 @pytest.mark.parametrize("graph", [
@@ -182,8 +182,8 @@ def test_the_slowest_link_sets_the_pace_not_the_one_with_most_bytes():
 def test_fair_shares_by_hand(flows, want):
     source, target = np.array(flows).T
     graph = topology.crossbar(6, B)
-    seen = Contention(graph, source, target, np.full(len(flows), 1e6))
-    assert seen.phi == pytest.approx(want)
+    contention = Contention(graph, source, target, np.full(len(flows), 1e6))
+    assert contention.phi == pytest.approx(want)
 
 
 @settings(deadline=None, max_examples=60)
@@ -201,12 +201,12 @@ def test_fair_shares_fill_links_and_are_fair(data):
     used = np.bincount(route.ravel(), np.broadcast_to(rate, route.shape).ravel(), links + 1)[:-1]
     assert (used <= capacity[:-1] * (1 + 1e-9)).all()
     for flow in range(flows):  # a full link on the way, on which nobody gets more
-        held = [
+        limiting = [
             link for link in route[:, flow] if link < links
             and used[link] >= capacity[link] * (1 - 1e-9)
             and rate[flow] >= rate[(route == link).any(axis=0)].max() * (1 - 1e-9)
         ]  # fmt: skip
-        assert held
+        assert limiting
 
 
 def test_fullest_link_paces_a_step_as_fair_shares_do():
@@ -224,10 +224,10 @@ def test_fullest_link_paces_a_step_as_fair_shares_do():
 
 def test_contention_graph_has_an_edge_where_two_flows_share_a_link():
     graph = topology.nodes(2, 4, 2, 150e9, B, 2, 1)
-    seen = Contention(graph, np.arange(4), np.arange(4) + 4, np.full(4, 1.0)).graph()
-    assert sorted(seen.edges) == [(0, 1), (2, 3)]
-    assert seen.edges[0, 1]["links"] == {"node uplinks", "node downlinks"}
-    assert seen.nodes[0]["phi"] == pytest.approx(2)
+    contended = Contention(graph, np.arange(4), np.arange(4) + 4, np.full(4, 1.0)).graph()
+    assert sorted(contended.edges) == [(0, 1), (2, 3)]
+    assert contended.edges[0, 1]["links"] == {"node uplinks", "node downlinks"}
+    assert contended.nodes[0]["phi"] == pytest.approx(2)
 
 
 def test_phi_on_abci_is_derived():
@@ -263,9 +263,9 @@ def test_phi_on_abci_is_derived():
      "x: the device uplinks and leaf uplinks are full: φ = 1.11"),
 ])  # fmt: skip
 def test_a_sentence_says_who_meets_where(name, devices, op, pattern, algorithm, want):
-    known = catalogue.system(name)
-    line = lines(known, op, pattern, devices, algorithm)[0]
-    assert sentence(known, "x", pattern, devices, line) == want
+    machine = catalogue.system(name)
+    line = lines(machine, op, pattern, devices, algorithm)[0]
+    assert sentence(machine, "x", pattern, devices, line) == want
 
 
 def test_a_sentence_never_counts_one_group_as_many_nor_denies_what_it_says():
@@ -284,12 +284,12 @@ def test_placement_moves_contention():
     steps = named("allreduce", "ring").schedule(4)
     dealt = np.arange(16).reshape(-1, 4).T.ravel()  # consecutive ranks on consecutive nodes
     places = (dealt, np.arange(16), None)
-    apart, inside, plain = (
+    spread, inside, unplaced = (
         schedule_cost(graph, RankGroups(((4, 1),), 16, place), steps) for place in places
     )
-    assert apart.phi == pytest.approx(2)
-    assert inside.per_byte < apart.per_byte / 10
-    assert inside.per_byte == pytest.approx(plain.per_byte)
+    assert spread.phi == pytest.approx(2)
+    assert inside.per_byte < spread.per_byte / 10
+    assert inside.per_byte == pytest.approx(unplaced.per_byte)
     # a mesh data 4 × filter 4, dealt so that data is innermost
     data = schedule_cost(graph, RankGroups(((4, 4),), 16, dealt), steps)
     assert data.per_byte == pytest.approx(inside.per_byte)
@@ -318,35 +318,35 @@ def test_contended_is_never_faster_than_the_same_alone():
 
 def test_prices_come_from_the_datasheet_unless_a_library_is_known():
     two = system(level("node", 4), level("all", 64, ports=2))
-    found = lines(two, "allreduce", ((16, 1),), 64)
-    assert {line.origin for line in found} == {"datasheet"}
-    assert {line.algorithm for line in found} == {by.name for by in menu("allreduce", 16, 4)}
-    known = replace(two, device=replace(DEVICE, library="nccl"))
-    served = lines(known, "allreduce", ((16, 1),), 64)
+    offer = lines(two, "allreduce", ((16, 1),), 64)
+    assert {line.origin for line in offer} == {"datasheet"}
+    assert {line.algorithm for line in offer} == {by.name for by in menu("allreduce", 16, 4)}
+    with_nccl = replace(two, device=replace(DEVICE, library="nccl"))
+    served = lines(with_nccl, "allreduce", ((16, 1),), 64)
     assert {line.origin for line in served} == {"assumed"}
     assert {line.algorithm for line in served} == {
         f"{name}/{p}" for name in ("rings", "double_tree") for p in ("LL", "LL128", "Simple")
     }
-    assert lines(known, "allreduce", ((16, 1),), 64) is served
+    assert lines(with_nccl, "allreduce", ((16, 1),), 64) is served
 
 
 @pytest.mark.parametrize("name", ["abci", "summit", "gpu-server", "ethernet-pair", "dgx-a100"])
-@pytest.mark.parametrize(("what", "factors"), [
+@pytest.mark.parametrize(("field", "factors"), [
     ("latency", (0.01, 0.3, 0.5, 0.9, 1.0, 1.1, 1.4, 2, 8)),
     ("bandwidth", (50, 2, 1.1, 1.0, 0.9, 0.5, 0.01)),
 ])  # fmt: skip
-def test_a_slower_link_is_the_same_kind_of_link_and_never_faster(name, what, factors):
+def test_a_slower_link_is_the_same_kind_of_link_and_never_faster(name, field, factors):
     """The kind is declared: halving a latency never turns a bus into an NVLink."""
-    known = catalogue.system(name)
-    pattern, devices = ((min(known.devices, 16), 1),), min(known.devices, 16)
-    for depth in range(len(known.levels)):
+    machine = catalogue.system(name)
+    pattern, devices = ((min(machine.devices, 16), 1),), min(machine.devices, 16)
+    for depth in range(len(machine.levels)):
         before = None
         for factor in factors:
-            levels = list(known.levels)
-            value = getattr(levels[depth], what) * factor
-            levels[depth] = replace(levels[depth], **{what: value})
-            changed = replace(known, levels=tuple(levels))
-            assert [a.link for a in changed.levels] == [a.link for a in known.levels]
+            levels = list(machine.levels)
+            value = getattr(levels[depth], field) * factor
+            levels[depth] = replace(levels[depth], **{field: value})
+            changed = replace(machine, levels=tuple(levels))
+            assert [a.link for a in changed.levels] == [a.link for a in machine.levels]
             for op in ("allreduce", "alltoall", "sendrecv"):
                 now = lines(changed, op, pattern, devices, "nccl")
                 seconds = np.array([line.start + line.per_byte * m for line in now
@@ -358,7 +358,7 @@ def test_a_slower_link_is_the_same_kind_of_link_and_never_faster(name, what, fac
 
 def test_links_follow_the_kind_where_the_file_is_silent():
     def links(*levels):
-        return [each.link for each in system(*levels).levels]
+        return [level.link for level in system(*levels).levels]
 
     assert links(level("node", 4), level("all", 64)) == ["nvlink", "network"]
     assert links(level("node", 4, kind="mesh"), level("box", 8, kind="pcie"),
@@ -373,10 +373,10 @@ def test_links_follow_the_kind_where_the_file_is_silent():
 def test_a_name_is_for_a_whole_plan():
     two = system(level("node", 4), level("all", 64, ports=2))
     offer = lines(two, "allreduce", ((16, 1),), 64)
-    for asked, given_ in (("tree", "double_tree"), ("hd", "halving_doubling"), ("ring", "ring")):
-        (line,) = lines(two, "allreduce", ((16, 1),), 64, asked)
-        assert line.algorithm == given_
-        assert line in offer or line.algorithm == given_
+    for alias, name in (("tree", "double_tree"), ("hd", "halving_doubling"), ("ring", "ring")):
+        (line,) = lines(two, "allreduce", ((16, 1),), 64, alias)
+        assert line.algorithm == name
+        assert line in offer or line.algorithm == name
     assert lines(two, "allreduce", ((16, 1),), 64, "best") == offer
     # an operation without it, and ranks it does not fit, take what is on offer
     assert lines(two, "sendrecv", ((16, 1),), 64, "hd") == lines(two, "sendrecv", ((16, 1),), 64)
@@ -384,16 +384,16 @@ def test_a_name_is_for_a_whole_plan():
     assert {line.algorithm for line in six} == {by.name for by in menu("allgather", 6, 2)}
     with pytest.raises(ValueError, match=r"no algorithm is called 'rign'; known: best, nccl"):
         lines(two, "allreduce", ((16, 1),), 64, "rign")
-    known = replace(two, device=replace(DEVICE, library="nccl"), collectives=(entry(),))
-    assert {x.origin for x in lines(known, "allreduce", ((16, 1),), 64)} == {"fitted"}
-    assert {x.origin for x in lines(known, "allreduce", ((16, 1),), 64, "nccl")} == {"assumed"}
+    with_nccl = replace(two, device=replace(DEVICE, library="nccl"), collectives=(entry(),))
+    assert {x.origin for x in lines(with_nccl, "allreduce", ((16, 1),), 64)} == {"fitted"}
+    assert {x.origin for x in lines(with_nccl, "allreduce", ((16, 1),), 64, "nccl")} == {"assumed"}
 
 
 def entry(**more):
-    given_ = {"op": "allreduce", "level": "all", "algorithm": "ring", "bandwidth": 20e9,
+    fields = {"op": "allreduce", "level": "all", "algorithm": "ring", "bandwidth": 20e9,
               "source": "made up", "base": 10e-6, "latency": 4e-6, "ranks": (8, 64),
               "uncertainty": {"bandwidth": 0.04}}  # fmt: skip
-    return Calibrated(**(given_ | more))
+    return Calibrated(**(fields | more))
 
 
 def test_what_was_measured_is_given_back_and_contention_comes_on_top():
@@ -438,19 +438,20 @@ def test_calibrated_lines_of_a_better_machine_are_never_slower(change, depth):
     was = system(level("node", 4, 50e9, ports=3), level("all", 64, 12.5e9, ports=2),
                  collectives=(sent, entry()))  # fmt: skip
 
-    def better(at):
+    def better(depths):
         return tuple(
-            replace(each, **{name: getattr(each, name) * by for name, by in change.items()})
-            if k in at
-            else each
-            for k, each in enumerate(was.levels)
+            replace(old, **{name: getattr(old, name) * by for name, by in change.items()})
+            if k in depths
+            else old
+            for k, old in enumerate(was.levels)
         )
 
-    one, both = (replace(was, levels=better(at)) for at in ({depth}, {0, 1}))
+    one_better, all_better = (replace(was, levels=better(depths)) for depths in ({depth}, {0, 1}))
     cases = [("sendrecv", ((2, 4),), 8), ("sendrecv", ((16, 1),), 16),
              ("allreduce", ((16, 4),), 64), ("allreduce", ((8, 2),), 16)]  # fmt: skip
     for op, pattern, devices in cases:
-        (old,), (new,), (all_,) = (lines(s, op, pattern, devices) for s in (was, one, both))
+        machines = (was, one_better, all_better)
+        (old,), (new,), (all_,) = (lines(machine, op, pattern, devices) for machine in machines)
         assert new.start <= old.start * (1 + 1e-12)
         assert new.per_byte <= old.per_byte * (1 + 1e-12)
         if "bandwidth" in change:
@@ -488,9 +489,9 @@ def test_a_share_of_the_datasheet_is_all_that_messages_get():
     calm = system(level("node", 4), level("all", 64, ports=2))
     slow = replace(calm, levels=(calm.levels[0], replace(calm.levels[1], share=0.25)))
     for op in ("allreduce", "alltoall", "sendrecv"):
-        full, part = (lines(one, op, ((16, 4),), 64)[0].per_byte for one in (calm, slow))
+        full, part = (lines(machine, op, ((16, 4),), 64)[0].per_byte for machine in (calm, slow))
         assert part == pytest.approx(4 * full)
-        inner, same = (lines(one, op, ((4, 1),), 64)[0].per_byte for one in (calm, slow))
+        inner, same = (lines(machine, op, ((4, 1),), 64)[0].per_byte for machine in (calm, slow))
         assert inner == same
     zay = catalogue.system("jean-zay")
     seconds = min(x.start + x.per_byte * 4e9 for x in lines(zay, "allreduce", ((32, 1),), 32))
@@ -503,20 +504,20 @@ def test_other_jobs_widen_and_never_shift():
     assert interference(calm, ((16, 4),), 64) == (1, 1)
     assert interference(busy, ((16, 4),), 64) == (1.1, 2.5)
     assert interference(busy, ((4, 1),), 64) == (1, 1)
-    for one, other in zip(lines(calm, "allreduce", ((16, 4),), 64),
+    for calm_line, slow_line in zip(lines(calm, "allreduce", ((16, 4),), 64),
                           lines(busy, "allreduce", ((16, 4),), 64), strict=True):  # fmt: skip
-        assert one == other
+        assert calm_line == slow_line
 
 
 def test_loads_fill_the_links_that_the_line_names():
     two = system(level("node", 4, 50e9), level("all", 64, ports=2))
     for op in ("allreduce", "alltoall", "sendrecv", "allgather", "halo"):
         for pattern in (((16, 4),), ((64, 1),), ((4, 1),)):
-            seen = loads(two, op, pattern, 64)
-            assert len(seen.seconds) == seen.topology.links
-            assert 0 < seen.seconds.max() <= seen.line.per_byte * (1 + 1e-9)
-            assert seen.use.max() <= 1 + 1e-9
-            assert seen.line.full[0] in seen.by_label()
+            link_loads = loads(two, op, pattern, 64)
+            assert len(link_loads.seconds) == link_loads.topology.links
+            assert 0 < link_loads.seconds.max() <= link_loads.line.per_byte * (1 + 1e-9)
+            assert link_loads.use.max() <= 1 + 1e-9
+            assert link_loads.line.full[0] in link_loads.by_label()
     ring = loads(two, "allreduce", ((16, 4),), 64, "ring")
     mean, highest = ring.by_label()["node uplinks"]
     assert (mean, highest) == pytest.approx((1, 1))
@@ -524,12 +525,12 @@ def test_loads_fill_the_links_that_the_line_names():
 
 @pytest.mark.parametrize("name", ["abci", "dgx-h100", "perlmutter", "frontera", "tpu-v3-pod"])
 def test_every_operation_has_a_finite_price_everywhere(name):
-    known = catalogue.system(name)
-    devices = min(known.devices, 64)
+    machine = catalogue.system(name)
+    devices = min(machine.devices, 64)
     for op in ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall",
                "sendrecv", "halo"):  # fmt: skip
         for pattern in (((2, 1),), ((devices, 1),), ((devices // 4, 4),), ((4, 16), (2, 2))):
-            for line in lines(known, op, pattern, devices):
+            for line in lines(machine, op, pattern, devices):
                 assert 0 < line.start < 1
                 assert 0 < line.per_byte < 1e-6
                 assert line.phi > 0
@@ -569,14 +570,14 @@ def test_flows_wait_for_partners_alone_not_for_links_they_do_not_cross():
 
 def test_a_network_of_many_devices_takes_little_memory():
     """Thrice as much where every link had a name of its own; networks of all sizes stayed."""
-    abci, many = catalogue.system("abci"), 100_003
+    abci, devices = catalogue.system("abci"), 100_003
     tracemalloc.start()
-    found = loads(abci.of_size(many, grow=True), "allreduce", ((many, 1),), many)
-    assert tracemalloc.get_traced_memory()[1] < 320 * many
+    link_loads = loads(abci.of_size(devices, grow=True), "allreduce", ((devices, 1),), devices)
+    assert tracemalloc.get_traced_memory()[1] < 320 * devices
     tracemalloc.reset_peak()
-    assert "node uplinks" in found.by_label()
-    assert 0 < found.use.max() <= 1
-    assert tracemalloc.get_traced_memory()[1] < 200 * many
+    assert "node uplinks" in link_loads.by_label()
+    assert 0 < link_loads.use.max() <= 1
+    assert tracemalloc.get_traced_memory()[1] < 200 * devices
     tracemalloc.stop()
     grown = abci.of_size(500_000, grow=True)
     first = [network_of(grown, devices) for devices in range(400_000, 400_600, 68)]
@@ -598,7 +599,7 @@ def test_other_jobs_slow_what_crosses_their_level_alone():
     busy = replace(calm, levels=(*calm.levels[:-1], slowed))
     inside = calm.levels[-2].devices
     plans = ["serial", f"data:{min(4, inside)}", f"data:{2 * inside}"]
-    before, after = (oracle.estimate("resnet50", one, plans, 256) for one in (calm, busy))
+    before, after = (oracle.estimate("resnet50", machine, plans, 256) for machine in (calm, busy))
     assert list(after.seconds) == list(before.seconds)
     assert list(after.seconds_low) == list(before.seconds_low)
     assert list(after.seconds_high[:2]) == list(before.seconds_high[:2])
@@ -608,7 +609,7 @@ def test_other_jobs_slow_what_crosses_their_level_alone():
     assert 0 < wider <= (factor - 1) * sent * (1 + 1e-9)
     assert after.seconds_high[2] > before.seconds_high[2]
     explained = anatomy(oracle.model("resnet50"), busy, plans[2], 256, after.options)
-    (said,) = (note.words for note in explained.notes if note.name == "congestion")
-    assert "1.3 × as long at the median, 4 × at the 99th percentile" in said
+    (words,) = (note.words for note in explained.notes if note.name == "congestion")
+    assert "1.3 × as long at the median, 4 × at the 99th percentile" in words
     lighter = replace(calm, levels=(*calm.levels[:-1], replace(slowed, interference=(1.0, 4.0))))
     assert oracle.estimate("resnet50", lighter, plans, 256).seconds_high[2] < after.seconds_high[2]

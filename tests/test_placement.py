@@ -65,10 +65,10 @@ def test_host_lists_are_refused(text, why):
 @given(st.text("n[]0123456789-, a", max_size=24))
 def test_no_host_list_brings_anything_down(text):
     try:
-        found = hostlist.names(text)
+        names = hostlist.names(text)
     except ValueError:
         return
-    assert hostlist.names(hostlist.folded(found)) == found
+    assert hostlist.names(hostlist.folded(names)) == names
 
 
 def test_cyclic_is_slurms():
@@ -85,7 +85,7 @@ def test_groups_of_slots_are_the_groups_of_ranks(data):
     sizes = data.draw(st.lists(st.sampled_from([2, 3, 4, 6]), min_size=1, max_size=3))
     p = prod(sizes)
     cut = [[(axis, f) for f in factors(size)] for axis, size in enumerate(sizes)]
-    parts = data.draw(st.permutations([one for each in cut for one in each]))
+    parts = data.draw(st.permutations([part for axis_parts in cut for part in axis_parts]))
     seats = Seats(digits=placement.dealt(sizes, tuple(parts)))
     slots = seats.slot_of(np.arange(p), p)
     assert sorted(slots.tolist()) == [*range(p)]
@@ -110,32 +110,32 @@ def test_a_moved_pattern_costs_what_its_seats_cost_one_by_one(op):
     for parts in ways(system, (2, 8), 16):
         seats = Seats(digits=placement.dealt((2, 8), parts))
         for pattern in (((2, 8),), ((8, 1),)):
-            where, groups = seated(system.seated(seats), pattern, 16)
+            network, groups = seated(system.seated(seats), pattern, 16)
             listed = RankGroups(pattern, 16, seats.devices_of(np.arange(16), 16))
-            net, inner = network_of(where, 16), 1
+            net, inner = network_of(network, 16), 1
             by = named(op, {"allreduce": "ring", "allgather": "ring", "alltoall": "pairwise"}
                        .get(op, "neighbour" if op == "halo" else "direct"))  # fmt: skip
-            some, every = (
-                schedule_cost(net, each, by.schedule(each.p, inner)) for each in (groups, listed)
+            moved_cost, listed_cost = (
+                schedule_cost(net, ranks, by.schedule(ranks.p, inner)) for ranks in (groups, listed)
             )
-            assert some.per_byte == pytest.approx(every.per_byte, rel=1e-12)
+            assert moved_cost.per_byte == pytest.approx(listed_cost.per_byte, rel=1e-12)
 
 
 def test_ways_hold_every_matrix_of_degrees_by_level():
     """Two axes over nodes of 4 and 4 nodes: counted by hand, and every rank is seated once."""
     system = catalogue.system(TOY)
-    shares = {tuple(each) for each in product([1, 2, 4], repeat=2) if prod(each) == 4}
+    shares = {tuple(degrees) for degrees in product([1, 2, 4], repeat=2) if prod(degrees) == 4}
     assert shares == {(1, 4), (2, 2), (4, 1)}
-    found = [placement.dealt((4, 4), parts) for parts in ways(system, (4, 4), 16)]
+    dealt_ways = [placement.dealt((4, 4), parts) for parts in ways(system, (4, 4), 16)]
     near = {tuple(sorted((d.rank, min(d.size, 4 // d.slot)) for d in digits if d.slot < 4))
-            for digits in found}  # fmt: skip
+            for digits in dealt_ways}  # fmt: skip
     assert {((1, 4),), ((1, 2), (4, 2)), ((4, 4),)} == near
-    for digits in found:
+    for digits in dealt_ways:
         slots = Seats(digits=digits).slot_of(np.arange(16), 16)
         assert sorted(slots.tolist()) == [*range(16)]
 
 
-@pytest.mark.parametrize(("said", "want"), [
+@pytest.mark.parametrize(("fields", "want"), [
     ({"kind": "dragonfly", "shape": [2, 4, 2]}, [("net by 2", 2), ("net by 8", 4), ("net", 2)]),
     ({"kind": "hyperx", "shape": [2, 2, 4]}, [("net by 4", 4), ("net by 8", 2), ("net", 2)]),
     ({"kind": "torus", "shape": [4, 2, 2]}, [("net by 4", 4), ("net by 8", 2), ("net", 2)]),
@@ -146,100 +146,100 @@ def test_ways_hold_every_matrix_of_degrees_by_level():
      [("net by 4", 4), ("net", 4)]),
     ({"kind": "switch"}, [("net", 16)]),
 ])  # fmt: skip
-def test_what_lies_close_inside_a_level(said, want):
-    one = {"name": "net", "devices": 16, "bandwidth": "10 GB/s", "latency": "1 us", "source": "x"}
-    body = {"name": "s", "source": "x", "device": "v100-sxm2-16gb", "levels": [{**one, **said}]}
+def test_what_lies_close_inside_a_level(fields, want):
+    level = {"name": "net", "devices": 16, "bandwidth": "10 GB/s", "latency": "1 us", "source": "x"}
+    body = {"name": "s", "source": "x", "device": "v100-sxm2-16gb", "levels": [{**level, **fields}]}
     assert placement.widths(catalogue.system(body), 16) == want
 
 
 def test_ranks_that_talk_most_are_put_into_one_node():
-    found = oracle.estimate("resnet50", "abci", "filter:4 data:16", 1024, place="best")
-    (placing,) = found.placed
+    estimate = oracle.estimate("resnet50", "abci", "filter:4 data:16", 1024, place="best")
+    (placing,) = estimate.placed
     assert placing.words.startswith("node: filter 4")
     assert placing.seconds < placing.block / 5
     want = oracle.estimate("resnet50", "abci", "data:16 filter:4", 1024)
-    assert found.seconds[0] == pytest.approx(want.seconds[0], rel=1e-6)
+    assert estimate.seconds[0] == pytest.approx(want.seconds[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("plan", ["data:4 tensor:2,sequence=on pipeline:4,segments=8",
                                   "tensor:8 data:4", "context:2 data:16", "data:32"])  # fmt: skip
 @pytest.mark.parametrize("name", ["dgx-a100", "abci", "frontier"])
 def test_the_best_is_never_worse_than_ranks_in_order(name, plan):
-    found = oracle.estimate("gpt2", name, plan, 64, place="best")
+    estimate = oracle.estimate("gpt2", name, plan, 64, place="best")
     plain = oracle.estimate("gpt2", name, plan, 64)
-    assert found.seconds[0] <= plain.seconds[0]
-    assert found.placed[0].block == pytest.approx(plain.seconds[0])
+    assert estimate.seconds[0] <= plain.seconds[0]
+    assert estimate.placed[0].block == pytest.approx(plain.seconds[0])
 
 
 def test_scattered_nodes_share_the_spine_by_hand():
     """Ranks 0-7 on nodes a1 and b1: eight ways of one leaf become one way over the spine."""
     system = catalogue.system(TOY)
     near, far = (
-        lines(where, "alltoall", ((8, 1),), 8, "pairwise")[0].per_byte
-        for where in (
+        lines(machine, "alltoall", ((8, 1),), 8, "pairwise")[0].per_byte
+        for machine in (
             system.seated(Seats(slots=tuple(range(8)))),
             system.seated(Seats(slots=(0, 1, 2, 3, 8, 9, 10, 11))),
         )
     )
     assert near == far  # one link out of a node carries it, either way
     turns = (tuple(range(16)), (*range(4), *range(8, 12), *range(4, 8), *range(12, 16)))
-    both = (system.seated(Seats(slots=slots)) for slots in turns)
-    together, apart = (lines(where, "alltoall", ((8, 1),), 16, "pairwise")[0].per_byte
-                       for where in both)  # fmt: skip
-    assert apart == pytest.approx(2 * together)  # two nodes of a leaf share its one way up
+    seatings = (system.seated(Seats(slots=slots)) for slots in turns)
+    together, scattered = (lines(machine, "alltoall", ((8, 1),), 16, "pairwise")[0].per_byte
+                       for machine in seatings)  # fmt: skip
+    assert scattered == pytest.approx(2 * together)  # two nodes of a leaf share its one way up
 
 
 @st.composite
 def assignments(draw):
     """Flows and distances of up to seven parts and nodes, and where they sit."""
     count = draw(st.integers(3, 7))
-    whole = st.lists(st.integers(0, 9), min_size=count * count, max_size=count * count)
-    both = [np.array(draw(whole), float).reshape(count, count) for _ in range(2)]
-    flow, apart = (each + each.T - 2 * np.diag(np.diag(each)) for each in both)
-    return flow, apart, np.array(draw(st.permutations(range(count))))
+    entries = st.lists(st.integers(0, 9), min_size=count * count, max_size=count * count)
+    matrices = [np.array(draw(entries), float).reshape(count, count) for _ in range(2)]
+    flow, distance = (matrix + matrix.T - 2 * np.diag(np.diag(matrix)) for matrix in matrices)
+    return flow, distance, np.array(draw(st.permutations(range(count))))
 
 
-def cost(flow, apart, order):
-    return float((flow * apart[np.ix_(order, order)]).sum()) / 2
+def cost(flow, distance, order):
+    return float((flow * distance[np.ix_(order, order)]).sum()) / 2
 
 
 @settings(deadline=None, max_examples=60)
 @given(assignments())
 def test_what_a_swap_saves_is_the_difference_of_the_costs(case):
-    flow, apart, order = case
-    change = swapping.savings(flow, apart, order)
+    flow, distance, order = case
+    change = swapping.savings(flow, distance, order)
     for r, s in product(range(len(order)), repeat=2):
-        other = order.copy()
-        other[[r, s]] = order[[s, r]]
+        swapped_order = order.copy()
+        swapped_order[[r, s]] = order[[s, r]]
         if r != s:
-            want = cost(flow, apart, other) - cost(flow, apart, order)
+            want = cost(flow, distance, swapped_order) - cost(flow, distance, order)
             assert change[r, s] == pytest.approx(want)
 
 
 @settings(deadline=None, max_examples=60)
 @given(assignments())
 def test_swaps_end_where_none_saves_anything(case):
-    flow, apart, order = case
-    found = swapping.swapped(flow, apart, order)
-    assert sorted(found.tolist()) == sorted(order.tolist())
-    assert cost(flow, apart, found) <= cost(flow, apart, order)
-    assert np.triu(swapping.savings(flow, apart, found), 1).min() >= -1e-3
+    flow, distance, order = case
+    final_order = swapping.swapped(flow, distance, order)
+    assert sorted(final_order.tolist()) == sorted(order.tolist())
+    assert cost(flow, distance, final_order) <= cost(flow, distance, order)
+    assert np.triu(swapping.savings(flow, distance, final_order), 1).min() >= -1e-3
 
 
 def test_pairs_are_put_into_one_leaf_by_hand():
     """Three, two and three nodes of three leaves, four pairs: one pair is apart, not two."""
     leaf = np.array([0, 0, 0, 1, 1, 2, 2, 2])
-    apart = np.where(leaf[:, None] == leaf, 2.0, 4.0) * (1 - np.eye(8))
+    distance = np.where(leaf[:, None] == leaf, 2.0, 4.0) * (1 - np.eye(8))
     pair = np.arange(8) // 2
     flow = (pair[:, None] == pair) * (1.0 - np.eye(8))
-    found = leaf[swapping.swapped(flow, apart, np.arange(8))].reshape(4, 2)
-    assert (found[:, 0] != found[:, 1]).sum() == 1
+    leaf_of_pair = leaf[swapping.swapped(flow, distance, np.arange(8))].reshape(4, 2)
+    assert (leaf_of_pair[:, 0] != leaf_of_pair[:, 1]).sum() == 1
 
 
 def test_distances_are_the_links_of_the_way():
     first = np.arange(0, 16, 4)
-    found = swapping.distances(network_of(catalogue.system(TOY), 16), first)
-    assert found.tolist() == [[0, 8, 12, 12], [8, 0, 12, 12], [12, 12, 0, 8], [12, 12, 8, 0]]
+    distance = swapping.distances(network_of(catalogue.system(TOY), 16), first)
+    assert distance.tolist() == [[0, 8, 12, 12], [8, 0, 12, 12], [12, 12, 0, 8], [12, 12, 8, 0]]
 
 
 def test_swapped_nodes_save_what_no_way_to_deal_axes_does(monkeypatch):
@@ -247,21 +247,21 @@ def test_swapped_nodes_save_what_no_way_to_deal_axes_does(monkeypatch):
     abci = replace(catalogue.system("abci"), nodes="n[1-1088]")
     names = [34 * rack + k + 1 for rack, count in enumerate((2, 4, 6, 4)) for k in range(count)]
     nodes = ",".join(f"n{k}" for k in names)
-    asked = {"nodes": nodes, "place": "best", "reading": "none"}
-    found = oracle.estimate("resnet50", abci, "data:4 filter:16", 256, **asked).placed[0]
+    options = {"nodes": nodes, "place": "best", "reading": "none"}
+    best = oracle.estimate("resnet50", abci, "data:4 filter:16", 256, **options).placed[0]
     monkeypatch.setattr(placing, "_swapped", lambda seats, *_: seats)
-    plain = oracle.estimate("resnet50", abci, "data:4 filter:16", 256, **asked).placed[0]
-    assert found.seconds < 0.8 * plain.seconds
-    assert plain.seconds <= found.block
-    assert sorted(found.seats.slots) == sorted((k - 1) * 4 + j for k in names for j in range(4))
+    plain = oracle.estimate("resnet50", abci, "data:4 filter:16", 256, **options).placed[0]
+    assert best.seconds < 0.8 * plain.seconds
+    assert plain.seconds <= best.block
+    assert sorted(best.seats.slots) == sorted((k - 1) * 4 + j for k in names for j in range(4))
 
 
 def test_given_nodes_are_priced_where_they_are():
-    found = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="a1,b1")
-    assert found.system.devices == 8
-    assert found.placed[0].neighbours is not None
-    whole = oracle.estimate("vgg16", TOY, "data:16", 64, nodes="b2,a1,b1,a2", place="best")
-    assert whole.seconds[0] <= whole.placed[0].block
+    two_nodes = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="a1,b1")
+    assert two_nodes.system.devices == 8
+    assert two_nodes.placed[0].neighbours is not None
+    all_nodes = oracle.estimate("vgg16", TOY, "data:16", 64, nodes="b2,a1,b1,a2", place="best")
+    assert all_nodes.seconds[0] <= all_nodes.placed[0].block
     ranking = oracle.recommend("vgg16", TOY, 8, 64, nodes="a1,b1", place="best", only=["data"])
     assert ranking.estimate.placed
 
@@ -275,8 +275,8 @@ def test_given_nodes_are_priced_where_they_are():
 def test_nodes_are_refused(nodes, plan, why, tmp_path, capsys):
     path = tmp_path / "toy.json"
     path.write_text(json.dumps(TOY))
-    asked = ["estimate", "vgg16", str(path), "--plan", plan, "--batch", "64", "--nodes", nodes]
-    assert main(asked) != 0
+    command = ["estimate", "vgg16", str(path), "--plan", plan, "--batch", "64", "--nodes", nodes]
+    assert main(command) != 0
     assert why in capsys.readouterr().err
 
 
@@ -288,9 +288,9 @@ def test_nodes_may_be_given_by_number():
     counted = oracle.estimate("vgg16", TOY, "data:8", 64, nodes=f"{first}-{first + 1}")
     assert counted.seconds[0] == named.seconds[0]
     assert counted.placed[0].seats.nodes == ("b1", "b2")
-    apart = oracle.estimate("vgg16", "abci", "data:16", 64, nodes="0-6/2")
-    assert apart.placed[0].nodes == "0,2,4,6"
-    assert apart.placed[0].seats.slots[:5] == (0, 1, 2, 3, 8)
+    scattered = oracle.estimate("vgg16", "abci", "data:16", 64, nodes="0-6/2")
+    assert scattered.placed[0].nodes == "0,2,4,6"
+    assert scattered.placed[0].seats.slots[:5] == (0, 1, 2, 3, 8)
 
 
 def test_names_of_nodes_are_checked():
@@ -304,14 +304,15 @@ def test_rank_files_say_where_each_rank_sits(tmp_path, capsys):
     """Parsed back by hand: rank -> (node, place), and torchrun's number of it."""
     path = tmp_path / "toy.json"
     path.write_text(json.dumps(TOY))
-    asked = ["export", "rankfile", "gpt2", str(path), "--plan", "tensor:4 data:4", "--batch", "64",
-             "--place", "best", "--nodes", "b1,a2,a1,b2", "--json"]  # fmt: skip
-    assert main(asked) == 0
+    command = ["export", "rankfile", "gpt2", str(path), "--plan", "tensor:4 data:4",
+               "--batch", "64", "--place", "best", "--nodes", "b1,a2,a1,b2", "--json"]  # fmt: skip
+    assert main(command) == 0
     files = json.loads(capsys.readouterr().out)["files"]
-    said = re.findall(r"^rank (\d+)=(\S+) slot=(\d+)$", files["rankfile"], re.MULTILINE)
-    seat = {int(rank): (node, int(slot)) for rank, node, slot in said}
-    found = oracle.estimate("gpt2", TOY, "tensor:4 data:4", 64, nodes="b1,a2,a1,b2", place="best")
-    devices = found.placed[0].seats.devices_of(np.arange(16), 16)
+    lines = re.findall(r"^rank (\d+)=(\S+) slot=(\d+)$", files["rankfile"], re.MULTILINE)
+    seat = {int(rank): (node, int(slot)) for rank, node, slot in lines}
+    nodes = "b1,a2,a1,b2"
+    estimate = oracle.estimate("gpt2", TOY, "tensor:4 data:4", 64, nodes=nodes, place="best")
+    devices = estimate.placed[0].seats.devices_of(np.arange(16), 16)
     every = hostlist.names(TOY["nodes"])
     assert seat == {r: (every[d // 4], d % 4) for r, d in enumerate(devices.tolist())}
     assert len(set(seat.values())) == 16
@@ -324,30 +325,32 @@ def test_rank_files_say_where_each_rank_sits(tmp_path, capsys):
     ]
     order = next(ast.literal_eval(node.value) for node in ast.parse(files["mesh.py"]).body
                  if isinstance(node, ast.Assign) and node.targets[0].id == "ORDER")  # fmt: skip
-    first = list(dict.fromkeys(every[d // 4] for d in found.placed[0].seats.slots))
+    first = list(dict.fromkeys(every[d // 4] for d in estimate.placed[0].seats.slots))
     torchrun = [(node, place) for node in first for place in range(4)]
     assert [torchrun[number] for number in order] == [seat[rank] for rank in range(16)]
 
 
 def test_rank_files_without_names_count_the_nodes(capsys):
-    asked = ["export", "rankfile", "resnet50", "abci", "--plan", "filter:4 data:4", "--batch", "64",
-             "--place", "cyclic"]  # fmt: skip
-    assert main(asked) == 0
+    command = ["export", "rankfile", "resnet50", "abci", "--plan", "filter:4 data:4",
+               "--batch", "64", "--place", "cyclic"]  # fmt: skip
+    assert main(command) == 0
     out, err = capsys.readouterr()
     assert "rank 1=+n1 slot=0" in out
     assert "no host files" in err
 
 
 def test_it_is_said_what_a_better_placement_saves():
-    found = oracle.estimate("lenet5", TOY, "filter:4 data:2", 4096, dataset="mnist", place="best")
-    said = found.to_dict()["plans"][0]["placement"]
-    assert said["saved"] > 0
-    assert said["seconds"] + said["saved"] == pytest.approx(said["seconds_block"])
-    text = " ".join(better(found.placed[0]))
+    estimate = oracle.estimate(
+        "lenet5", TOY, "filter:4 data:2", 4096, dataset="mnist", place="best"
+    )
+    placement = estimate.to_dict()["plans"][0]["placement"]
+    assert placement["saved"] > 0
+    assert placement["seconds"] + placement["saved"] == pytest.approx(placement["seconds_block"])
+    text = " ".join(better(estimate.placed[0]))
     assert "with ranks placed node: filter 4" in text
     assert "less than in order" in text
-    given = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="a1,b1")
-    assert any("a1,b1" in line for line in better(given.placed[0]))
+    on_nodes = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="a1,b1")
+    assert any("a1,b1" in line for line in better(on_nodes.placed[0]))
 
 
 def test_digits_move_a_part_of_an_axis():

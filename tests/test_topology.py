@@ -29,16 +29,16 @@ def crossed(graph, source, target):
 
 def walk(graph, source, target):
     """Whether the links of a route, put in order, lead from source to target."""
-    left, at = crossed(graph, source, target), f"device {source}"
+    left, vertex = crossed(graph, source, target), f"device {source}"
     while left:
-        steps = [link for link in left if link[0].split(".")[0] == at.split(".")[0]]
-        exact = [link for link in steps if link[0] == at] or steps
+        steps = [link for link in left if link[0].split(".")[0] == vertex.split(".")[0]]
+        exact = [link for link in steps if link[0] == vertex] or steps
         if not exact:
             return False
         left[exact[0]] -= 1
         left += Counter()
-        at = exact[0][1]
-    return at == f"device {target}"
+        vertex = exact[0][1]
+    return vertex == f"device {target}"
 
 
 @pytest.mark.parametrize("graph", [
@@ -76,15 +76,15 @@ def test_torus_goes_by_dimensions_the_shorter_way(extents):
     every = []
     pairs = [(s, d) for s in range(n) for d in range(n) if s != d]
     for source, target in pairs:
-        here = source
+        unit = source
         for extent, step in zip(extents, pace, strict=True):
-            way = 1 if (target // step - here // step) % extent <= extent // 2 else -1
-            while here // step % extent != target // step % extent:
-                at = here // step % extent
-                there = here + ((at + way) % extent - at) * step
-                every.append((f"device {here}", f"device {there}"))
-                here = there
-        assert here == target
+            way = 1 if (target // step - unit // step) % extent <= extent // 2 else -1
+            while unit // step % extent != target // step % extent:
+                place = unit // step % extent
+                neighbour = unit + ((place + way) % extent - place) * step
+                every.append((f"device {unit}", f"device {neighbour}"))
+                unit = neighbour
+        assert unit == target
     want = Counter(every)
     have = all_loads(graph, pairs)
     if 2 in extents:  # both ways lead to the same neighbour there
@@ -98,8 +98,8 @@ def test_dragonfly_takes_the_one_link_between_groups(groups, routers, hosts):
     graph = topology.dragonfly(groups, routers, hosts, B)
     n = groups * routers * hosts
 
-    def gateway(here, there):
-        return (there - 1 if there > here else there) % routers
+    def gateway(group, other_group):
+        return (other_group - 1 if other_group > group else other_group) % routers
 
     def name(group, router):
         return f"dragonfly 0.{group * routers + router}"
@@ -111,7 +111,8 @@ def test_dragonfly_takes_the_one_link_between_groups(groups, routers, hosts):
         if gs != gd:
             path += [(gs, gateway(gs, gd)), (gd, gateway(gd, gs))]
         path.append((gd, rd))
-        stops = [f"device {source}", *dict.fromkeys(name(*at) for at in path), f"device {target}"]
+        routers_passed = dict.fromkeys(name(*stop) for stop in path)
+        stops = [f"device {source}", *routers_passed, f"device {target}"]
         every += list(pairwise(stops))
     assert all_loads(graph, pairs) == Counter(every)
 
@@ -123,11 +124,11 @@ def test_loop_goes_the_shortest_way(q, hosts, longest):
     lengths = [1 << k for k in range(q) if longest is None or 1 << k <= longest]
     distance, queue = {0: 0}, deque([0])
     while queue:
-        at = queue.popleft()
+        switch = queue.popleft()
         for length, way in product(lengths, (1, -1)):
-            to = (at + way * length) % ring
+            to = (switch + way * length) % ring
             if to not in distance:
-                distance[to] = distance[at] + 1
+                distance[to] = distance[switch] + 1
                 queue.append(to)
     for source, target in product(range(ring * hosts), repeat=2):
         if source != target:
@@ -173,11 +174,12 @@ def level(name, devices, **more):
 
 
 def test_fat_tree_of_several_arities_is_as_many_levels():
-    one = Topology([level("net", 64, kind="fat-tree", shape=(4, 4, 4), oversubscription=2)], 64)
-    many = topology.fat_tree((4, 4, 4), (1, 2, 2), B)
-    assert [stage.devices for stage in one.levels] == [4, 16, 64]
+    stages = level("net", 64, kind="fat-tree", shape=(4, 4, 4), oversubscription=2)
+    one_level = Topology([stages], 64)
+    three_levels = topology.fat_tree((4, 4, 4), (1, 2, 2), B)
+    assert [stage.devices for stage in one_level.levels] == [4, 16, 64]
     source, target = np.arange(64), (np.arange(64) * 7 + 3) % 64
-    assert (one.route(source, target) == many.route(source, target)).all()
+    assert (one_level.route(source, target) == three_levels.route(source, target)).all()
 
 
 def test_adaptive_dragonfly_fills_its_links_evenly():
@@ -227,10 +229,10 @@ def test_rails_meet_at_the_spine_only():
         level("pod", 64, kind="rail", ports=4, oversubscription=2),
     ]
     graph = Topology(levels, 64)
-    same, other = (graph.route(np.array([1]), np.array([d]))[:, 0] for d in (5, 6))
+    same_rail, other_rail = (graph.route(np.array([1]), np.array([d]))[:, 0] for d in (5, 6))
     labels = np.array([*graph.labels, ""])
-    assert not any("spine" in label for label in labels[same])
-    assert sum("spine" in label for label in labels[other]) == 2
+    assert not any("spine" in label for label in labels[same_rail])
+    assert sum("spine" in label for label in labels[other_rail]) == 2
     full = Topology([levels[0], level("pod", 64, kind="rail", ports=4)], 64)
     assert full.tree  # at full bisection nothing fills up behind the ports
     assert not graph.tree
@@ -273,10 +275,10 @@ def test_graph_to_look_at_is_connected():
 
     for graph in (topology.network_of(catalogue.system("abci"), 272), topology.loop(16, 2, B),
                   topology.nodes(8, 4, 2, 150e9, B, 4, 4)):  # fmt: skip
-        seen = graph.graph()
-        devices = [v for v in seen if v.startswith("device ")]
+        vertices = graph.graph()
+        devices = [v for v in vertices if v.startswith("device ")]
         assert len(devices) >= graph.devices
-        component = nx.node_connected_component(seen.to_undirected(), "device 0")
+        component = nx.node_connected_component(vertices.to_undirected(), "device 0")
         assert {f"device {d}" for d in range(graph.devices)} <= component
 
 
@@ -324,11 +326,11 @@ def test_folding_the_way_down_keeps_what_a_period_holds(data):
     graph = topology.fat_tree((hosts, leaves), (1, spines), B)
     by = data.draw(st.integers(1, n - 1))
     ranks, part = np.arange(n), np.arange(hosts)
-    whole = np.bincount(graph.route(ranks, (ranks + by) % n).ravel(), minlength=graph.links + 1)
+    load = np.bincount(graph.route(ranks, (ranks + by) % n).ravel(), minlength=graph.links + 1)
     target = (part + by) % n
     folded = np.bincount(graph.route_and_level(part, target, target % hosts)[0].ravel(),
                          minlength=graph.links + 1)  # fmt: skip
-    assert whole[:-1].max() == folded[:-1].max()
+    assert load[:-1].max() == folded[:-1].max()
 
 
 # meshes whose pairs are not all joined alike, and the rings that they have room for
@@ -347,29 +349,29 @@ def among(level, count):
 
 def laid(links):
     """Links that a set of rings takes of each pair, one way; a relay where two have none."""
-    taken = np.zeros((len(links), len(links)))
-    for order, many in rings(links):
+    used = np.zeros((len(links), len(links)))
+    for order, weight in rings(links):
         assert sorted(order) == list(range(len(links)))
         for way in (order, order[::-1]):
             for a, b in pairwise((*way, way[0])):
                 stops = (a, b) if links[a][b] else (a, relay(links, a, b), b)
-                for one, other in pairwise(stops):
-                    taken[one, other] += many / 2
-    return taken
+                for device, neighbour in pairwise(stops):
+                    used[device, neighbour] += weight / 2
+    return used
 
 
 def test_as_many_rings_close_among_devices_of_a_cube_mesh_as_nccl_finds():
     """Bus bandwidth that NCCL reaches there over 22.5 GB/s, which two devices get of one link."""
-    for count, found in zip(range(2, 9), (1, 2, 4, 2, 2, 4, 6), strict=True):
+    for count, ring_count in zip(range(2, 9), (1, 2, 4, 2, 2, 4, 6), strict=True):
         links = among(CUBE_MESH, count)
-        assert sum(many for _, many in rings(links)) == found
+        assert sum(weight for _, weight in rings(links)) == ring_count
         assert (laid(links) <= np.array(links)).all()
 
 
 @pytest.mark.parametrize("width", [3, 4, 5, 6, 8])
-@pytest.mark.parametrize("each", [1, 2, 4])
-def test_rings_of_an_even_mesh_take_every_link(width, each):
-    links = tuple(tuple(each * (a != b) for b in range(width)) for a in range(width))
+@pytest.mark.parametrize("links_each", [1, 2, 4])
+def test_rings_of_an_even_mesh_take_every_link(width, links_each):
+    links = tuple(tuple(links_each * (a != b) for b in range(width)) for a in range(width))
     assert np.allclose(laid(links), np.array(links))
 
 
@@ -383,7 +385,7 @@ def test_no_link_carries_more_rings_than_it_is_wide(width, random):
         return
     links = tuple(map(tuple, links.tolist()))
     assert (laid(links) <= np.array(links)).all()
-    assert sum(many for _, many in rings(links)) <= min(map(sum, links))
+    assert sum(weight for _, weight in rings(links)) <= min(map(sum, links))
 
 
 def test_messages_of_a_cube_mesh_go_by_wires():
@@ -393,18 +395,18 @@ def test_messages_of_a_cube_mesh_go_by_wires():
         assert walk(graph, source, target)
         assert len(used) <= 2
     links = among(CUBE_MESH, 8)
-    for (a, b), many in np.ndenumerate(np.array(links)):
-        if many:
+    for (a, b), count in np.ndenumerate(np.array(links)):
+        if count:
             (link,) = graph.route(np.array([a]), np.array([b]))[:, 0][:1]
-            assert graph.capacity[link] == many * CUBE_MESH.bandwidth
+            assert graph.capacity[link] == count * CUBE_MESH.bandwidth
 
 
-@pytest.mark.parametrize(("wires", "said"), [
+@pytest.mark.parametrize(("wires", "complaint"), [
     (["0-1"], "do not join"), (["0-1", "0-2", "0-4"], "`0-4` is no pair"),
     (["0-1", "1-2", "2-3"], "more than one unit apart"), (["0-1", "0-2", "0-2", "0-3"], "ports"),
     (["0-1", "0-2", "up"], "`up` is no pair"), (["0-1", "0-2", "9" * 5000 + "-1"], "is no pair"),
 ], ids=["few", "beyond", "apart", "ports", "word", "digits"])  # fmt: skip
-def test_wires_that_do_not_join_a_level_are_refused(wires, said):
+def test_wires_that_do_not_join_a_level_are_refused(wires, complaint):
     level = Level("node", 4, B, 1e-6, "made up", kind="mesh", ports=3, wires=tuple(wires))
-    assert said in level.loose(1).what
+    assert complaint in level.loose(1).what
     assert "pair by pair" in replace(level, devices=2**40, wires=("0-1",) * 10**6).loose(1).what

@@ -68,7 +68,7 @@ def test_every_kind_is_named_and_tried():
 
 def pairs(net):
     every = np.arange(net.devices)
-    return (each.ravel() for each in np.meshgrid(every, every, indexing="ij"))
+    return (ends.ravel() for ends in np.meshgrid(every, every, indexing="ij"))
 
 
 @pytest.mark.parametrize("kind", sorted(SMALL))
@@ -79,12 +79,12 @@ def test_all_pairs_are_routed_as_far_either_way(kind):
     route, _, part = net.spread_route(source, target)
     hops = ((route != net.links) * part[:, None]).sum(axis=0)
     assert hops.max() == pytest.approx(longest)
-    apart = source != target
-    assert (hops[apart] > 0).all()
-    assert (hops[~apart] == 0).all()
-    both = hops.reshape(net.devices, -1)
-    assert both == pytest.approx(both.T)
-    assert (net.alpha(source, target)[apart] > 0).all()
+    distinct = source != target
+    assert (hops[distinct] > 0).all()
+    assert (hops[~distinct] == 0).all()
+    matrix = hops.reshape(net.devices, -1)
+    assert matrix == pytest.approx(matrix.T)
+    assert (net.alpha(source, target)[distinct] > 0).all()
 
 
 @pytest.mark.parametrize("kind", sorted(SMALL))
@@ -93,8 +93,8 @@ def test_halves_are_joined_by_as_much_as_the_textbook_says(kind):
     levels, _, want = SMALL[kind]
     net = Topology(levels, levels[-1].devices)
     graph, half = net.graph(), net.devices // 2
-    for _, _, said in graph.edges(data=True):
-        said["capacity"] = said.pop("bandwidth") / B
+    for _, _, edge in graph.edges(data=True):
+        edge["capacity"] = edge.pop("bandwidth") / B
     for device in range(net.devices):
         ends = ("from", f"device {device}") if device < half else (f"device {device}", "to")
         graph.add_edge(*ends)
@@ -113,18 +113,18 @@ def test_halves_are_joined_by_as_much_as_the_textbook_says(kind):
 @pytest.mark.parametrize("routing", ["minimal", "d-mod-k", "ecmp", "adaptive"])
 @pytest.mark.parametrize("kind", ["hyperx", "slim-fly", "dragonfly+", "twisted-torus", "graph"])
 def test_ways_are_shortest_and_lead_from_end_to_end(kind, routing):
-    ((one,), _, _) = SMALL[kind]
-    net = Topology([Level(**{f: getattr(one, f) for f in one.__slots__} | {"routing": routing})],
-                   one.devices)  # fmt: skip
+    ((net_level,), _, _) = SMALL[kind]
+    fields = {f: getattr(net_level, f) for f in net_level.__slots__} | {"routing": routing}
+    net = Topology([Level(**fields)], net_level.devices)
     fabric = net.fabrics[0]
     graph = nx.Graph((a, b) for a, b in net.ends if a != b)
     source, target = pairs(net)
     route = net.route(source, target)
     port, ways = 2 * bool(fabric.port_links), fabric.spread
-    for at, (a, b) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+    for flow, (a, b) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
         if a >= b or (a + b) % 3:
             continue
-        columns = route[:, at]
+        columns = route[:, flow]
         for way in np.array_split(columns[port:], ways):
             links = [int(k) for k in (*columns[:port], *way) if k < net.links]
             ends = Counter(end for link in links for end in net.ends[link])
@@ -135,23 +135,23 @@ def test_ways_are_shortest_and_lead_from_end_to_end(kind, routing):
 
 @pytest.mark.parametrize("kind", ["hyperx", "slim-fly", "dragonfly+", "twisted-torus"])
 def test_valiant_takes_a_detour_and_arrives(kind):
-    ((one,), _, _) = SMALL[kind]
-    fields = {f: getattr(one, f) for f in one.__slots__} | {"routing": "valiant"}
-    net = Topology([Level(**fields)], one.devices)
+    ((net_level,), _, _) = SMALL[kind]
+    fields = {f: getattr(net_level, f) for f in net_level.__slots__} | {"routing": "valiant"}
+    net = Topology([Level(**fields)], net_level.devices)
     source, target = pairs(net)
     route = net.route(source, target)
-    for at in range(0, len(source), 7):
-        links = [int(k) for k in route[:, at] if k < net.links]
-        seen = Counter(end for link in links for end in net.ends[link])
-        odd = {end for end, count in seen.items() if count % 2}
-        ends = {f"device {source[at]}", f"device {target[at]}"}
-        assert odd == (ends if source[at] != target[at] else set())
+    for flow in range(0, len(source), 7):
+        links = [int(k) for k in route[:, flow] if k < net.links]
+        visits = Counter(end for link in links for end in net.ends[link])
+        odd = {end for end, count in visits.items() if count % 2}
+        ends = {f"device {source[flow]}", f"device {target[flow]}"}
+        assert odd == (ends if source[flow] != target[flow] else set())
 
 
 def test_even_spreading_by_an_independent_count():
     """Each hop splits evenly among the neighbours that are nearer, by networkx alone."""
-    one = level("graph", 16, graph=STAR, routing="adaptive")
-    net = Topology([one], 16)
+    net_level = level("graph", 16, graph=STAR, routing="adaptive")
+    net = Topology([net_level], 16)
     source, target = pairs(net)
     route, _, part = net.spread_route(source, target)
     have = np.zeros(net.links + 1)
@@ -166,12 +166,12 @@ def test_even_spreading_by_an_independent_count():
         for a in STAR.hosts:
             flow = {a: 1.0}
             for hop in range(left[a], 0, -1):
-                for at in [v for v in flow if left[v] == hop]:
-                    onward = [v for v in graph[at] if left[v] == hop - 1]
+                for vertex in [v for v in flow if left[v] == hop]:
+                    onward = [v for v in graph[vertex] if left[v] == hop - 1]
                     for v in onward:
-                        want[at, v] += flow[at] / len(onward)
-                        flow[v] = flow.get(v, 0.0) + flow[at] / len(onward)
-                    del flow[at]
+                        want[vertex, v] += flow[vertex] / len(onward)
+                        flow[v] = flow.get(v, 0.0) + flow[vertex] / len(onward)
+                    del flow[vertex]
     assert sorted(have[have > 0].tolist()) == pytest.approx(sorted(want.values()))
 
 
@@ -184,15 +184,15 @@ def test_a_graph_of_a_fat_tree_is_the_fat_tree():
     for op, name in OPERATIONS[:3]:
         for pattern in (((16, 1),), ((4, 4),), ((8, 2),)):
             groups = RankGroups(pattern, 16)
-            one, other = (schedule_cost(net, groups, named(op, name).schedule(groups.p))
+            graph_cost, tree_cost = (schedule_cost(net, groups, named(op, name).schedule(groups.p))
                           for net in (tree, graph))  # fmt: skip
-            assert one.per_byte == pytest.approx(other.per_byte)
+            assert graph_cost.per_byte == pytest.approx(tree_cost.per_byte)
 
 
 @pytest.mark.parametrize("q", [3, 5, 7, 11])
 def test_slim_fly_has_diameter_two_and_the_degree_of_its_paper(q):
-    one = level("slim-fly", 2 * q * q, shape=(2, q, q, 1))
-    fabric = Topology([one], 2 * q * q).fabrics[0]
+    net_level = level("slim-fly", 2 * q * q, shape=(2, q, q, 1))
+    fabric = Topology([net_level], 2 * q * q).fabrics[0]
     graph = nx.Graph((a, b) for a, b, _, _ in fabric.wiring.trunks)
     assert graph.number_of_nodes() == 2 * q * q
     delta = 1 if q % 4 == 1 else -1
@@ -215,9 +215,9 @@ def test_a_twist_shortens_ways_and_widens_the_middle():
 def test_rails_that_never_meet_change_over_inside():
     net = Topology([NODE, level("rail-only", 16, "rails", ports=4)], 16)
     labels = np.array([*net.labels, ""])
-    same, other = (labels[net.route(np.array([1]), np.array([d]))[:, 0]] for d in (5, 6))
-    assert "rails forwarding" not in same
-    assert "rails forwarding" in other
+    same_rail, other_rail = (labels[net.route(np.array([1]), np.array([d]))[:, 0]] for d in (5, 6))
+    assert "rails forwarding" not in same_rail
+    assert "rails forwarding" in other_rail
     # all of a node to one device of another: one port carries it, and its rail
     route = net.route(np.arange(4), np.full(4, 6))
     assert np.bincount(route.ravel(), minlength=net.links + 1)[:-1].max() == 4
@@ -252,32 +252,33 @@ def test_fair_rates_agree_with_a_solver_of_its_own():
 
 def test_a_simulation_by_hand():
     """Two messages share a link of 1 B/s until one is through; then one waits its turn."""
-    one, other = Sent(0, 1, 1.0, {0: 1.0}), Sent(2, 3, 3.0, {0: 1.0})
-    assert simulate(np.array([1.0]), [[one, other]]) == pytest.approx(4.0)
+    first, second = Sent(0, 1, 1.0, {0: 1.0}), Sent(2, 3, 3.0, {0: 1.0})
+    assert simulate(np.array([1.0]), [[first, second]]) == pytest.approx(4.0)
     after = Sent(1, 4, 2.0, {1: 1.0})
-    assert simulate(np.array([1.0, 1.0]), [[one, other], [after]]) == pytest.approx(4.0)
-    assert simulate(np.array([1.0, 1.0]), [[one], [after]], alpha=0.5) == pytest.approx(4.0)
+    assert simulate(np.array([1.0, 1.0]), [[first, second], [after]]) == pytest.approx(4.0)
+    assert simulate(np.array([1.0, 1.0]), [[first], [after]], alpha=0.5) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize(("name", "levels"), [
     (name, levels) for name, levels in platforms() if name in (
         "rail only", "dragonfly+", "twisted torus 4 x 8")
-], ids=lambda one: one if isinstance(one, str) else "")  # fmt: skip
+], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_steps_agree_with_an_exact_simulation(name, levels):
-    for what, groups, error in compared(levels, quick=True):
-        assert abs(error) < 0.01, (what, groups)
+    for operation, groups, error in compared(levels, quick=True):
+        assert abs(error) < 0.01, (operation, groups)
 
 
 def test_one_step_is_as_long_as_its_fullest_link_on_any_graph():
     dice = np.random.default_rng(5)
     for seed in range(3):
         for routing in (None, "adaptive"):
-            one = level("graph", 24, graph=irregular(24, seed), routing=routing)
-            net = Topology([one], 24)
+            net_level = level("graph", 24, graph=irregular(24, seed), routing=routing)
+            net = Topology([net_level], 24)
             ranks = np.arange(24)
-            seen = Contention(net, ranks, dice.permutation(24), np.full(24, 1e6))
-            real = seen.seconds() - float(net.alpha(seen.source, seen.target).max(initial=0.0))
-            route, _, part = net.spread_route(seen.source, seen.target)
+            contention = Contention(net, ranks, dice.permutation(24), np.full(24, 1e6))
+            alpha = net.alpha(contention.source, contention.target).max(initial=0.0)
+            real = contention.seconds() - float(alpha)
+            route, _, part = net.spread_route(contention.source, contention.target)
             load = np.bincount(route.ravel(), np.repeat(part, 24), net.links + 1)
             assert real == pytest.approx((load * net.seconds_per_byte).max() * 1e6)
 
@@ -295,11 +296,11 @@ WANT = {
 def test_a_graph_from_a_file(name):
     text = (DATA / name).read_text()
     graph = Graph.of(lines_of(text, name))
-    hosts, switches, least = WANT[name]
+    hosts, switches, smallest = WANT[name]
     assert (len(graph.hosts), len(graph.switches)) == (hosts, switches)
     net = Topology([level("graph", hosts, graph=graph)], hosts)
-    if least is not None:
-        assert net.capacity.min() == pytest.approx(least)
+    if smallest is not None:
+        assert net.capacity.min() == pytest.approx(smallest)
     source, target = pairs(net)
     assert ((net.route(source, target) < net.links).any(axis=0) == (source != target)).all()
 
@@ -307,9 +308,9 @@ def test_a_graph_from_a_file(name):
 def test_what_files_say_by_hand():
     ib = Graph.of(lines_of((DATA / "fabric.ibnetdiscover").read_text(), "x"))
     assert ib.hosts == ("node1", "node2", "node3", "node4")
-    at = {name: k for k, name in enumerate((*ib.hosts, *ib.switches))}
+    number = {name: k for k, name in enumerate((*ib.hosts, *ib.switches))}
     between = {(a, b): rate for a, b, rate in ib.links}
-    a, b = sorted((at["S-0002c90300000001"], at["S-0002c90300000002"]))
+    a, b = sorted((number["S-0002c90300000001"], number["S-0002c90300000002"]))
     assert between.get((a, b), between.get((b, a))) == 2 * 12.5e9  # two EDR cables
     node = Graph.of(lines_of((DATA / "node.xml").read_text(), "x"))
     fast = {rate for a, b, rate in node.links if max(a, b) < 4}
@@ -377,13 +378,13 @@ def test_nothing_but_a_refusal_comes_out_of_a_reader(name):
     for _ in range(60):
         data = bytearray(seed)
         for _ in range(dice.randrange(1, 4)):
-            at, end = dice.randrange(len(data) + 1), dice.randrange(len(data) + 1)
+            begin, end = dice.randrange(len(data) + 1), dice.randrange(len(data) + 1)
             if dice.random() < 0.5:
-                data[at:at] = dice.choice(words)
+                data[begin:begin] = dice.choice(words)
             elif dice.random() < 0.5:
-                del data[at : at + dice.randrange(40)]
+                del data[begin : begin + dice.randrange(40)]
             else:
-                data[at:at] = data[min(at, end) : min(at, end) + 60]
+                data[begin:begin] = data[min(begin, end) : min(begin, end) + 60]
         try:
             graph = Graph.of(lines_of(bytes(data).decode(errors="replace"), name))
         except (SpecError, Unread):
@@ -394,14 +395,14 @@ def test_nothing_but_a_refusal_comes_out_of_a_reader(name):
 def test_each_reader_knows_its_own():
     for name in WANT:
         text = (DATA / name).read_text()
-        first = next(one for one in readers() if one.recognises(text))
+        first = next(reader for reader in readers() if reader.recognises(text))
         assert first.__name__.rpartition(".")[2] == {
             "cluster.edges": "edges", "zoo.graphml": "graphml", "topology.conf": "slurm",
             "fabric.ibnetdiscover": "infiniband", "node.xml": "nccl",
         }[name]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "why"), [
+@pytest.mark.parametrize(("fields", "why"), [
     ({"kind": "graph"}, "a graph without its links"),
     ({"kind": "switch", "graph": ["a b"]}, "has no graph"),
     ({"kind": "slim-fly", "shape": [2, 4, 4, 1]}, "is no slim-fly"),
@@ -413,9 +414,9 @@ def test_each_reader_knows_its_own():
     ({"kind": "graph", "graph": "nowhere.edges"}, "no such file"),
     ({"kind": "multi-plane", "shape": [5]}, "do not fill leaves"),
 ])  # fmt: skip
-def test_levels_are_refused(said, why):
-    one = {"name": "net", "devices": 32, "bandwidth": "10 GB/s", "latency": "1 us", "source": "x"}
-    body = {"name": "s", "source": "x", "device": "v100-sxm2-16gb", "levels": [{**one, **said}]}
+def test_levels_are_refused(fields, why):
+    level = {"name": "net", "devices": 32, "bandwidth": "10 GB/s", "latency": "1 us", "source": "x"}
+    body = {"name": "s", "source": "x", "device": "v100-sxm2-16gb", "levels": [{**level, **fields}]}
     with pytest.raises(SpecError, match=why):
         catalogue.system(body)
 
@@ -428,6 +429,6 @@ def test_wired_kinds_say_how_flows_find_their_way():
 
 @pytest.mark.parametrize("name", sorted(catalogue.shipped("systems")))
 def test_every_shipped_system_says_how_its_network_routes(name):
-    unsaid = [one.name for one in catalogue.system(name).levels if one.routing is None
-              and one.kind not in (*PORTLESS, "switch", "pcie", "optical")]  # fmt: skip
+    unsaid = [level.name for level in catalogue.system(name).levels if level.routing is None
+              and level.kind not in (*PORTLESS, "switch", "pcie", "optical")]  # fmt: skip
     assert not unsaid
