@@ -198,6 +198,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.norms": ((PICTURES, "data:4", 64, "fp32"), {}),
     "kernels.operators": ((DENSE, "recompute:operators", 8, "bf16"), {}),
     "kernels.remade": ((DENSE, "recompute:full", 8, "bf16"), {}),
+    "kernels.rebased": (("nnunet-2d", "serial", 8, "fp32"), {}),
     "kernels.optimizer": ((PICTURES, "data:4", 64, "fp32"), {}),
     "kernels.row": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.row_back": ((WORDS, "serial", 64, "bf16"), {}),
