@@ -17,9 +17,7 @@ from oracle.spec.system import System
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
 
-AS_LIKELY = (
-    1 / 3
-)  # of the likeliest plan's chance to be the fastest, from which a plan is its equal
+AS_LIKELY = 1 / 3  # of the likeliest plan's chance to be the fastest: a plan with it is its equal
 LOSES = 0.01  # relative: what the first must lose at bad moments for another to take its place
 
 

@@ -200,9 +200,8 @@ def standing(load: Workload, options: Options, lead: float = 1.0) -> Standing:
     update_bytes = load.weights_of("stated") * software.state.updating(precision) * updated_here
     # gradients are scattered as they are sent, and added up as they are kept
     scattered = min(software.exchange.buffer(precision), software.exchange.sent(precision))
-    per_weight = np.where(
-        whole, shard.delta, ahead * scattered
-    )  # whole ones are added unit by unit
+    # whole gradients are added up unit by unit
+    per_weight = np.where(whole, shard.delta, ahead * scattered)
     buffers = per_weight * _gathered(load, trained=True) + copies
     buffers = buffers + _buckets(load, options)
     sent = lead * _lingering(load)
