@@ -28,6 +28,7 @@ from oracle.calibration.power import kept_up
 from oracle.kernels.gemm import gemm
 from oracle.readers import kernels as timings
 from oracle.readers.kernels import Kernel
+from oracle.show.calibration import kernels_text
 from oracle.spec import catalogue
 
 GOAL = 0.15
@@ -174,7 +175,9 @@ def table(found: list[Result], held: list[Cells], seconds: float) -> str:
     lines = []
     for result in found:
         lines.append(f"{result.device}  ({result.file})")
-        lines.append(kernels.report(result.fit) if result.fit else f"skipped: {result.missing}")
+        lines.append(
+            kernels_text(result.fit, verbose=True) if result.fit else f"skipped: {result.missing}"
+        )
         if result.kept_up is not None:
             lines.append(f"long products keep up {result.kept_up:.2f} of the peak")
         lines.append("")

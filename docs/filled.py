@@ -433,6 +433,18 @@ def five() -> str:
     return "\n".join([head, *lines])
 
 
+def practice() -> str:
+    """What communities run beside what is recommended, and where that is written."""
+    from benchmarks.practice import table
+
+    found = table()
+    names = list(dict.fromkeys(key for row in found["rows"] for key in row))
+    lines = [f"| {' | '.join(names)} |", f"|---|---|---|{'---:|' * (len(names) - 3)}"]
+    lines += [f"| {' | '.join(str(row.get(name, '–')) for name in names)} |"
+              for row in found["rows"]]  # fmt: skip
+    return "\n".join([*lines, "", *(f"* {note}" for note in found["notes"])])
+
+
 def judged() -> str:
     """The table of accuracy beside other tools."""
     found = [row for row in tables.judged(REFERENCE) if "mape" in row]
@@ -459,7 +471,8 @@ FILLED: dict[str, Callable[[], str]] = {
     fill.__name__: fill
     for fill in (
         strategies, algorithms, topologies, reading, loading, unsaid, references, codes, python,
-        verbs, settings, shipped, software, peers, recipe, session, five, judged, accuracy, doubt,
+        verbs, settings, shipped, software, peers, recipe, session, five, practice,
+        judged, accuracy, doubt,
     )
 }  # fmt: skip
 

@@ -60,7 +60,7 @@ def test_the_same_again_is_the_same_to_the_byte(
     said = set()
     for name in ("first.yaml", "second.yaml", "first.yaml"):
         assert main([*pair, "-o", str(tmp_path / name)]) == 0
-        said.add(capsys.readouterr().out)
+        said.add(capsys.readouterr().out.partition("\nnext: ")[0])
     assert len(said) == 1
     first = (tmp_path / "first.yaml").read_bytes()
     assert first == (tmp_path / "second.yaml").read_bytes()
@@ -74,7 +74,12 @@ def test_it_says_how_well_it_does_and_what_it_leaves(
     pair: list[str], capsys: pytest.CaptureFixture
 ) -> None:
     assert main(pair) == 0
-    text = capsys.readouterr().out
+    screen = capsys.readouterr().out
+    assert screen.startswith("Fitted 1 operation onto pair\n")
+    assert max(map(len, screen.partition("next: ")[0].splitlines())) <= 80
+    assert "a size left out" not in screen
+    assert main([*pair, "-v"]) == 0
+    text = capsys.readouterr().out.partition("\nnext: ")[0]
     assert "a size left out" in text
     assert "a rank count left out" in text
     assert "fitted / measured − 1 by size" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from plans_drawn import BUILT, MODELS, TURNED, drawn, found
 
 import oracle
-from oracle.ask.candidates import Candidates
+from oracle.ask.candidates import CLEARLY, Candidates
 from oracle.ask.search import TIE, recommend
 from oracle.ask.space import Space
 from oracle.plan.strategies import strategies
@@ -49,6 +50,31 @@ def test_no_plan_of_the_space_beats_the_winner(
         assert value <= best * (1 + slack)
     assert ranking.estimate.feasible.all()
     assert not ranking.misses.feasible.any()
+
+
+@pytest.mark.parametrize("model", ["resnet50", pytest.param("vgg16", marks=pytest.mark.slow)])
+def test_a_network_of_pictures_is_not_cut_into_stages(model: str) -> None:
+    """And where no software is named, no schedule is tried that few frameworks have."""
+    ranking = oracle.recommend(model, "abci", 16, 1024, top=20)
+    assert "pipeline" not in ranking.best.plan
+    assert not re.search("zb-|dualpipe", " ".join(ranking.estimate.plans))
+    every = oracle.recommend(model, "abci", 16, 1024, top=20, any_plan=True)
+    assert re.search("zb-|dualpipe", " ".join(every.estimate.plans))
+
+
+@pytest.mark.slow
+def test_a_plan_that_nobody_runs_comes_first_only_where_it_wins_clearly() -> None:
+    """Nobody cuts GPT-3's short sequences: its first plan is NVIDIA's recipe, a little slower."""
+    question = ("gpt3-175b", "dgx-a100", 1024, 1536)
+    ranking, fastest = (
+        oracle.recommend(*question, software="megatron-core", fastest=first)
+        for first in (False, True)
+    )
+    assert "context" in fastest.best.plan
+    assert ranking.best.plan == (
+        "pipeline:8,segments=48,interleave=12 data:32,zero=1 tensor:4,sequence=on"
+    )
+    assert ranking.best.seconds[0] <= (1 + CLEARLY) * fastest.best.seconds[0]
 
 
 @pytest.mark.slow

@@ -71,7 +71,9 @@ def test_the_first_screen_of_a_question(line: str, capsys: Any) -> None:
     lines = out.rstrip("\n").split("\n")
     assert len(lines) <= first_screen.SCREEN, out
     assert max(map(len, lines)) <= WIDEST
-    assert re.match(r"(Fastest|Cheapest|Leanest): [\d.]+ (s|ms|us|min) a step with ", lines[0])
+    assert re.match(
+        r"(Fastest|Best|Steadiest|Cheapest|Leanest): [\d.]+ (s|ms|us|min) a step with ", lines[0]
+    )
     labels = re.findall(r"^  (\w+) {2,}\S", out, re.M)
     assert {"plan", "time", "speed", "memory", "trust"} <= {*labels}
     assert len(labels) == len({*labels}), "each fact once"
@@ -86,6 +88,34 @@ def test_the_first_screen_of_a_question(line: str, capsys: Any) -> None:
     assert {*bases} <= {"measured", "fitted", "datasheet", "assumed"}
     assert not re.search(r"\bplain\b", out), "what nobody named has no name"
     assert table.rstrip().split("\nnext: ")[1].startswith("oracle explain ")
+
+
+TRAININGS = """
+resnet50 abci --devices 64 --to-target
+resnet50 abci --devices 64 --batch 4096 --epochs 90
+resnet50 abci --devices 64 --epochs 90 --batch 4096 --within 1h --budget 100USD
+resnet50 abci --devices 64 --optimizer lars --to-target --fewer
+llama3-8b dgx-h100 --devices 256 --batch 1024 --tokens 15T --checkpoint async
+llama3-8b dgx-h100 --devices 256 --tokens 15T
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", rest_slow(TRAININGS, (TRAININGS[1], TRAININGS[2])))
+def test_the_first_screen_of_a_whole_training(line: str, capsys: Any) -> None:
+    """The first line says how long the training takes, and whether limits are kept."""
+    code, out, err = told(capsys, "recommend", *shlex.split(line))
+    assert err == ""
+    lines = out.rstrip("\n").split("\n")
+    assert len(lines) <= first_screen.SCREEN, out
+    assert max(map(len, lines)) <= WIDEST
+    over = "Nothing keeps to the limits. " * ("--within" in line)
+    assert re.match(rf"{over}Fastest: [\d.]+ (min|h|days) \(.*\) (for|to) ", lines[0])
+    assert code == bool(over)
+    labels = set(re.findall(r"^  (\w+) {2,}\S", out, re.M))
+    assert {"plan", "time", "memory", "training", "trust"} <= labels
+    assert ("limits" in labels, "fewer" in labels) == (bool(over), "--fewer" in line)
+    assert unitless(out.partition("  fewer ")[0].partition("  batches ")[0] + "\n #  plan") == []
+    assert "a step, " in out
 
 
 def unitless(text: str) -> list[str]:
@@ -123,6 +153,52 @@ def test_the_next_command_explains_the_plan_on_a_screen(line: str, capsys: Any) 
     assert code == 0
     assert max(map(len, text.splitlines())) <= WIDEST
     assert {"How far each strategy goes", "Where the numbers come from"} <= {*text.splitlines()}
+
+
+OTHERS = """
+choose gpt2 --systems dgx-h100,abci --devices 8 --tokens 1B
+choose gpt2 --systems dgx-h100,abci --devices 8..16 --tokens 300B --within 1h
+workflow resnet50 abci --nodes 4 --trials 32 --epochs 90 --batch 128 --plan data:2
+workflow resnet50 abci --nodes 2..4 --trials 32 --epochs 90 --batch 128 --plan data:2 --table
+recommend resnet50 abci --devices 64 --epochs 90 --schedule '0:8192 30:16384'
+recommend gpt3-175b dgx-a100 --devices 8 --batch 64 --software megatron-core
+estimate gpt2 dgx-a100 --plan data:8,zero=1 --batch 64
+explain gpt2 dgx-a100 --plan 'data:2 tensor:4' --batch 64 --full
+explain gpt2 dgx-a100 --plan 'data:2 tensor:4' --batch 64 --memory
+explain gpt2 dgx-a100 --plan 'data:2 tensor:4' --batch 64 --roofline
+explain resnet50 dgx-1-v100 --plan data:8 --batch 512 --workspace 4GiB
+explain filter
+explain E112
+explain
+sweep resnet50 abci --devices 4,8 --batch 256 --jobs 1
+specs list
+specs basis abci
+specs check abci
+schema
+selftest
+""".strip().splitlines()
+LONGEST = {"choose": 24, "workflow": 24, "recommend": first_screen.SCREEN}
+ANSWERS = {
+    "choose": r"(Cheapest|Fastest): .+ on [\d,]+ devices of |Nothing keeps to the limits",
+    "workflow": r"[\d.]+ (min|h|days) ", "recommend": r"[\d.]+ (min|h|days) |Nothing fits",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", rest_slow(OTHERS, (OTHERS[6], OTHERS[11], OTHERS[15])))
+def test_no_line_of_any_verb_is_too_wide(line: str, capsys: Any) -> None:
+    """Nor is a screen too long, or its answer anywhere but in the first line."""
+    verb, *words = shlex.split(line)
+    code, out, _ = told(capsys, verb, *words)
+    assert code in (0, 1)
+    lines = out.rstrip("\n").split("\n")
+    assert max(map(len, lines)) <= WIDEST, max(lines, key=len)
+    if verb in ANSWERS:
+        assert re.match(ANSWERS[verb], lines[0]), lines[0]
+        assert len(lines) <= LONGEST[verb], out
+    for command in re.findall(r"next: oracle (\w+)", out):
+        assert command in ("recommend", "explain"), "what is typed next is a question"
+    screen = out.replace("--software plain", "")
+    assert not re.search(r"\bplain\b", screen) or verb in ("specs", "explain", "schema")
 
 
 def test_another_rank_is_explained(capsys: Any) -> None:

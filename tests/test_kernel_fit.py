@@ -16,6 +16,7 @@ from oracle.calibration import kernels as kernel_fit
 from oracle.kernels.curve import ASSUMED
 from oracle.readers import kernels as timings
 from oracle.readers.kernels import Kernel
+from oracle.show.calibration import kernels_text
 from oracle.spec import catalogue
 from oracle.spec.device import Curve, Device
 from oracle.spec.document import SpecError
@@ -144,13 +145,13 @@ def test_too_few_kernels_or_no_peak_are_said_not_fitted():
     assert "5 kernels" in few.skipped[0]
     unknown = [replace(each, precision="fp8") for each in measured("gemm", 40)]
     assert "no peak for fp8" in kernel_fit.fit(unknown, TOY).skipped[0]
-    assert "not fitted" in kernel_fit.report(few)
+    assert "too few kernels, 15 are needed: gemm" in kernels_text(few)
 
 
 def test_the_report_names_the_worst_and_the_reach():
     kernels = measured("gemm", 60)
     kernels[17] = replace(kernels[17], seconds=kernels[17].seconds * 30)
-    text = kernel_fit.report(kernel_fit.fit(kernels, TOY))
+    text = kernels_text(kernel_fit.fit(kernels, TOY), verbose=True)
     assert "made.csv:17 -9" in text
     assert "FLOP" in text
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from oracle.ask.space import Floats, Space
+from oracle.models.model import Flags
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.predict import evaluate
@@ -19,6 +20,9 @@ from oracle.spec.system import System
 NO_RIVAL = 1.4  # times the best: from there on a plan is none
 HOPE = 1.1  # times the best: what a plan may come to whose stages shall be dealt otherwise
 ROUNDED = 12  # digits to which values differ
+# of the fastest, that a plan which nobody runs must win by: 1σ of the ratio of two plans of a model
+# on a machine is a tenth, so by less the wrong one of two is said to be faster one time in three
+CLEARLY = 0.05
 TIE = 0.01  # settings of one product this near to its best are told apart by simplicity
 
 
@@ -33,12 +37,14 @@ class Representative:
     value: float
     least: float  # of `fastest`
     short: float  # how far from feasible
+    unusual: bool = False  # those who train such models do not run such plans
 
     @property
     def simplicity(self) -> tuple[float, ...]:
-        """Axes, devices, bytes of a device: the fewer the simpler."""
+        """Axes beside replicas, devices, bytes of a device: the fewer the simpler."""
         space = self.pool.space
-        axes = (self.pool.rows[self.row, : space.micro] > 1).sum()
+        used = self.pool.rows[self.row, : space.micro] > 1
+        axes = used.sum() - used[space.dealt].sum()
         return float(axes), float(space.devices), float(self.pool.held[self.row])
 
 
@@ -219,12 +225,19 @@ class Candidates:
                 break
         return list(first_of_product.values())
 
+    def unusual(self) -> Flags:
+        """Candidates that those who train such models do not run."""
+        plan = self.space.plan(self.rows)
+        flags = [axis.unusual(self.space.model).reshape(-1, 1) for axis in plan.axes]
+        every = np.broadcast_arrays(*flags, np.zeros((len(plan), 1), bool))
+        return np.asarray(np.any(every, axis=0)[:, 0])
+
     def settings(self) -> Iterator[Representative]:
         """Each product once, by its simplest setting among its best; else by its nearest miss."""
         if not len(self.rows):
             return
         first, product = self.products()
-        turned = self.space.turned(self.rows)
+        turned, unusual = self.space.turned(self.rows), self.unusual()
         order = np.lexsort((self.value, self.short, product))
         begin = np.searchsorted(product[order], np.arange(len(first) + 1))
         for start, stop in pairwise(begin.tolist()):
@@ -237,8 +250,13 @@ class Candidates:
             limit = self.value[fastest] * (1 + TIE)
             near = members[self.fits[members] & (self.value[members] <= limit)]
             row = int(near[np.lexsort((self.value[near], turned[near]))[0]])
-            fastest_value = self.value[fastest]
-            yield Representative(self, row, fastest, True, self.value[row], fastest_value, 0.0)
+            if unusual[row]:
+                limit = self.value[fastest] * (1 + CLEARLY)
+                near = members[self.fits[members] & (self.value[members] <= limit)]
+                row = next((number for number in near.tolist() if not unusual[number]),
+                           row)  # fmt: skip
+            yield Representative(self, row, fastest, True, self.value[row], self.value[fastest],
+                                 0.0, bool(unusual[row]))  # fmt: skip
 
 
 def _value(part: evaluate.Block, objective: str, seconds: Any) -> Any:

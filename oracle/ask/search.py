@@ -22,7 +22,7 @@ import numpy as np
 
 from oracle.ask import spending
 from oracle.ask.bad_moments import steadiest_first
-from oracle.ask.candidates import NO_RIVAL, TIE, Candidates, Representative
+from oracle.ask.candidates import CLEARLY, NO_RIVAL, TIE, Candidates, Representative
 from oracle.ask.climb import changed, climb
 from oracle.ask.partitions import balanced, places
 from oracle.ask.progress import counted, parts
@@ -168,12 +168,19 @@ def _plans(chosen: Sequence[Representative], rows: str = "row") -> list[Plan]:
 
 
 def _simplest_first(fitting: list[Representative]) -> list[Representative]:
-    """First the one of fewest axes, devices, bytes, of those that are as fast as the fastest."""
+    """First the one of fewest axes, devices, bytes, of those that are as fast as the fastest.
+
+    One that nobody runs comes first only where it wins clearly.
+    """
     best_value = min((candidate.least for candidate in fitting), default=np.inf)
     near = [candidate for candidate in fitting if candidate.value <= best_value * (1 + TIE)]
-    if len(near) < 2:
+    if not near:
         return fitting
     first = min(near, key=lambda candidate: candidate.simplicity)
+    if first.unusual:
+        clearly = best_value * (1 + CLEARLY)
+        first = next((candidate for candidate in fitting
+                      if candidate.value <= clearly and not candidate.unusual), first)  # fmt: skip
     return [first, *(candidate for candidate in fitting if candidate is not first)]
 
 

@@ -66,6 +66,12 @@ class Space:
             if name in self.limits or not new.multiplies or new.speaks_for_all
             for knob, values in new.tries(self.model).items()
         }
+        if self.software is not None and not self.software.launch.strategies:
+            values_of_knobs = {
+                (name, knob): tuple(value for value in values
+                                    if value not in self.known[name].unnamed().get(knob, ()))
+                for (name, knob), values in values_of_knobs.items()
+            }  # fmt: skip
         if self.where.shares:
             values_of_knobs["on", "shares"] = self.where.shares
         return {
@@ -169,7 +175,8 @@ class Space:
     def dear(self, column: int) -> tuple[float, ...]:
         """Values of a knob that take long to price."""
         name, knob = self.columns[column]
-        return self.known[name].dear(self.model).get(knob, ()) if name else ()
+        dear = self.known[name].dear(self.model).get(knob, ()) if name else ()
+        return tuple(value for value in dear if value in self.knobs[name, knob])
 
     def counted(self, column: int) -> bool:
         """Whether a knob is a number, not a word."""

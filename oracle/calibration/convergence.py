@@ -130,9 +130,9 @@ def text(result: Fitted) -> str:
         f"critical batch {entry.critical_batch:,.6g}")  # fmt: skip
     among = "no batch ran twice" if result.among is None else f"{result.among:.1%} of one batch's"
     lines = [
-        f"{entry.optimizer} to {entry.target}: {result.runs} runs, {result.batches} batches from "
-        f"{entry.smallest:,} to {entry.largest:,}",
-        f"  {fewest:,.6g} {unit} of a small batch, {critical}",
+        f"{entry.optimizer} to {entry.target}: {fewest:,.6g} {unit} of a small batch, {critical}",
+        f"  fitted to {result.runs} runs, {result.batches} batches from {entry.smallest:,} to "
+        f"{entry.largest:,}",
         f"  scatter {entry.scatter:.1%}: {result.law.scatter:.1%} about the law, {among}",
     ]
     if result.left:

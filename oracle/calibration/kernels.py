@@ -312,20 +312,6 @@ def size(family: str, shapes: Floats) -> Floats:
     return np.asarray(work / shapes[-1] ** 2 if family in CONVOLUTIONS else work)
 
 
-def report(result: KernelFit) -> str:
-    """The residuals of a fit as a table in text; every error is of kernels held out."""
-    lines = [f"{'kernels of':<22}{'number':>7}{'1st 5th':>9}{'median':>8}{'90 %':>8}{'bias':>8}"
-             f"{'1 sigma':>9}  {'reach':<24} worst"]  # fmt: skip
-    for row in result.residuals:
-        unit = "B" if row.family in STREAMED else "FLOP"
-        reach = " … ".join(show(end, unit) for end in row.reach)
-        lines.append(
-            f"{row.title:<22}{row.kernels:>7}{row.first:>9.1%}{row.median:>8.1%}{row.p90:>8.1%}"
-            f"{row.bias:>+8.1%}{row.spread:>9.1%}  {reach:<24} {row.worst}"
-        )
-    return "\n".join([*lines, *(f"not fitted: {line}" for line in result.skipped)])
-
-
 def entries(curves: Iterable[Curve]) -> list[dict[str, object]]:
     """Curves as the `kernels:` of a device file lists them, in four digits."""
     units = {"start": "s"}

@@ -15,12 +15,17 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.commands import calibrate_convergence, calibrate_run
 from oracle.commands.arguments import result_arguments, whole_number
 from oracle.commands.parser import Answer, formatted
 from oracle.spec.document import SpecError, refusal
+
+if TYPE_CHECKING:
+    from oracle.spec.system import System
+
+USUAL_DEVICES = 64  # of a machine, that the next command asks of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,16 +91,32 @@ def run(args: argparse.Namespace) -> Answer:
         save(fits(calibration), args.plot)
         note = "\n".join(filter(None, [note, f"wrote {args.plot}"]))
     code = 0 if calibration.told else 1
+    from oracle.show.calibration import calibration_text
     from oracle.show.provenance import files_read, stamped
     from oracle.spec.catalogue import noted, system
 
     with noted() as read_:
         system(args.onto)
     inputs = [*read_, *files_read(files.names)]
+    following = _next(args, calibration.system) if calibration.told else ""
     return formatted(
-        args, calibration.text, lambda: stamped(calibration.to_dict(), inputs), calibration.rows,
-        code, note,
+        args, lambda: calibration_text(calibration, following, args.verbose),
+        lambda: stamped(calibration.to_dict(), inputs), calibration.rows, code, note,
     )  # fmt: skip
+
+
+def _next(args: argparse.Namespace, system: System | None) -> str:
+    """Return the command that writes what was fitted, or that asks of the machine written."""
+    from oracle.show.layout import command, grouped
+
+    if args.output is None:
+        new = "my-device.yaml" if system is None else "my-system.yaml"
+        return command([("oracle calibrate",), *grouped([*args.words, "-o", new])])
+    if system is None:
+        return ""
+    devices = str(min(system.devices, USUAL_DEVICES))
+    return command([("oracle recommend",), ("resnet50",), (args.output,), ("--devices", devices),
+                    ("--batch-per-device", "8")])  # fmt: skip
 
 
 def _is_log(name: str) -> bool:
@@ -108,6 +129,7 @@ def kernels(args: argparse.Namespace) -> Answer:
     """Fit curves of kernels onto a device; the name of a system stands for its device."""
     from oracle.calibration import kernels
     from oracle.readers.kernels import read
+    from oracle.show.calibration import kernels_text
     from oracle.show.provenance import stamped
     from oracle.spec import catalogue
 
@@ -125,8 +147,8 @@ def kernels(args: argparse.Namespace) -> Answer:
         note = f"wrote {args.output}"
     entries = kernels.entries(fit.kernels)
     return formatted(
-        args, lambda: kernels.report(fit), lambda: stamped({"kernels": entries}),
-        lambda: entries, 0 if fit.kernels else 1, note,
+        args, lambda: kernels_text(fit, _next(args, None), args.verbose),
+        lambda: stamped({"kernels": entries}), lambda: entries, 0 if fit.kernels else 1, note,
     )  # fmt: skip
 
 

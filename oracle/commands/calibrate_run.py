@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from oracle.commands.arguments import recipe_arguments, software_arguments, whole_number
 from oracle.commands.parser import Answer, Usage, formatted
+
+if TYPE_CHECKING:
+    from oracle.kernels.profile.run_file import RunFile
 
 OWN = ("plan", "batch", "precision", "optimizer", "software", "any")
 OTHERS = ("onto", "ranks", "nodes", "plot", "files_of")
@@ -44,7 +48,7 @@ def run(args: argparse.Namespace) -> Answer:
     from oracle.calibration.run_profile import fitted
     from oracle.kernels.profile.run_file import written
     from oracle.show.provenance import files_read, specs_read, stamped
-    from oracle.show.run_fit import text
+    from oracle.show.run_fit import run_fit_text
     from oracle.spec.document import refusal
 
     if len(args.files) < 4:
@@ -64,6 +68,19 @@ def run(args: argparse.Namespace) -> Answer:
         note = f"wrote {args.output}: name it as --profile"
     read = [*specs_read(model, system, None, None, args.software), *files_read(paths)]
     return formatted(
-        args, lambda: text(fit), lambda: stamped(fit.to_dict(), read), fit.rows,
-        0 if fitted_any else 1, note,
+        args, lambda: run_fit_text(fit, _next(args, fit.file) if fitted_any else ""),
+        lambda: stamped(fit.to_dict(), read), fit.rows, 0 if fitted_any else 1, note,
     )  # fmt: skip
+
+
+def _next(args: argparse.Namespace, file: RunFile) -> str:
+    """Return the command that writes the profile, or that predicts with the one written."""
+    from oracle.show.layout import command, grouped
+
+    if args.output is None:
+        return command([("oracle calibrate",), *grouped([*args.words, "-o", "my-profile.yaml"])])
+    *_, model, system = args.files
+    plan, batch = ((file.runs[0].plan, file.runs[0].batch) if file.runs
+                   else (args.plan[0], args.batch[0]))  # fmt: skip
+    return command([("oracle estimate",), (model,), (system,), ("--plan", plan),
+                    ("--batch", str(batch)), ("--profile", args.output)])  # fmt: skip

@@ -6,6 +6,7 @@ oracle compare RUN.json... MODEL SYSTEM [--at-least 0.9]
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from oracle.commands.arguments import (
     grow_argument,
@@ -64,6 +65,14 @@ def run(args: argparse.Namespace) -> Answer:
 
     read = specs_read(model, system, None, args.profile)
     return formatted(
-        args, lambda: comparison_text(comparison), lambda: stamped(comparison.to_dict(), read),
-        comparison.rows, code, note,
+        args, lambda: comparison_text(comparison, _next(files, model, system)),
+        lambda: stamped(comparison.to_dict(), read), comparison.rows, code, note,
     )  # fmt: skip
+
+
+def _next(files: Sequence[str], model: str, system: str) -> str:
+    """Return the command that makes a profile of the measurements, for better predictions."""
+    from oracle.show.layout import command
+
+    return command([("oracle calibrate run",), *((file,) for file in files), (model,), (system,),
+                    ("-o", "my-profile.yaml")])  # fmt: skip

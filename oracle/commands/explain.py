@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _next(args: argparse.Namespace) -> str:
     """Return the command that answers the same question in full."""
-    from oracle.show.first_screen import command, grouped
+    from oracle.show.layout import command, grouped
 
     words = [word for word in args.words if word not in ("-v", "--verbose")]
     return command([("oracle explain",), *grouped([*words, "--full"])])

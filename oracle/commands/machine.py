@@ -90,6 +90,7 @@ def machine(args: argparse.Namespace) -> Answer:
     from oracle.executor.measure.machine import Asked, measure_machine
     from oracle.executor.ranks.launch import Outcome
     from oracle.executor.ranks.world import World, recognise
+    from oracle.show.layout import command
 
     out = Path(args.output)
     free(out)
@@ -106,13 +107,14 @@ def machine(args: argparse.Namespace) -> Answer:
     if not (outcome.complete and outcome.leads):
         return ended(outcome, "")
     answer = written(parts, out)
-    note = (
-        f"wrote {out}/; next: oracle recommend MODEL {out}/system.yaml --devices {ranks} --batch B"
-    )
+    note = f"wrote {out}/"
     if how["backend"] != "nccl":
         threads = how["threads"]
         note += f"\nOMP_NUM_THREADS={threads} gives `oracle run` the threads that one device had"
-    text = answer.pop("text")
+    text = "\n".join([answer.pop("text"), command([
+        ("oracle recommend",), ("resnet50",), (f"{out}/system.yaml",), ("--devices", str(ranks)),
+        ("--batch-per-device", "8"),
+    ])])  # fmt: skip
     return written_answer(args, answer, answer["curves"], note, text)
 
 
@@ -215,25 +217,31 @@ def curves(fit: Any) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def summary(measured: Any, device: Any, on_system: Any, fit: Any, notes: list[str]) -> str:
+def summary(measured: Any, device: Any, system: Any, fit: Any, notes: list[str]) -> str:
     """Return the measurements as text for people."""
-    from oracle.calibration.kernels import report
+    from oracle.show.calibration import kernel_table
+    from oracle.show.layout import fact, several
     from oracle.spec.units import show
 
     peak = ", ".join(f"{name} {show(value, 'FLOP/s')}" for name, value in device.peak.items())
-    lines = [f"{on_system.title}: {on_system.devices} devices",
-             f"  a device   {peak}; memory {show(device.memory, 'B')} at "
-             f"{show(device.memory_bandwidth, 'B/s')}; {show(measured.dispatch, 's')} of the host "
-             "for a kernel"]  # fmt: skip
-    lines += [f"  {level.name:<10} {level.devices} devices, {show(level.bandwidth, 'B/s')}, "
-              f"{show(level.latency, 's')}" + (" (assumed)" if "assumed" in level.source else "")
-              for level in on_system.levels]  # fmt: skip
-    if on_system.storage:
-        local, shared = on_system.storage.local, on_system.storage.shared
+    curves_count = several(len(fit.residuals), "curve")
+    lines = [
+        f"{system.title}: {several(system.devices, 'device')}, {curves_count} of kernels fitted",
+        fact("device", f"{peak}; memory {show(device.memory, 'B')} at "
+             f"{show(device.memory_bandwidth, 'B/s')}"),
+        fact("host", f"{show(measured.dispatch, 's')} to start a kernel"),
+    ]  # fmt: skip
+    lines += [fact(level.name, f"{several(level.devices, 'device')}, "
+                   f"{show(level.bandwidth, 'B/s')}, {show(level.latency, 's')}"
+                   + (" (assumed)" if "assumed" in level.source else ""))
+              for level in system.levels]  # fmt: skip
+    if system.storage:
+        local, shared = system.storage.local, system.storage.shared
         rate = show(local.read if local else shared.bandwidth, "B/s")
-        lines.append(f"  disk       {rate} on {measured.disk['file_system']}")
+        lines.append(fact("disk", f"{rate} on {measured.disk['file_system']}"))
     elif measured.disk["why"]:
-        lines.append(f"  disk       not measured: {measured.disk['why']}")
-    lines += ["", report(fit)]
-    lines += [f"refused by the library: {refused}" for refused in measured.unmeasured]
-    return "\n".join([*lines, *(f"not fitted: {note}" for note in notes)])
+        lines.append(fact("disk", f"not measured: {measured.disk['why']}"))
+    lines += kernel_table(fit)
+    refused = measured.unmeasured
+    lines += [fact("refused", f"by the library: {', '.join(refused)}")] if refused else []
+    return "\n".join([*lines, *(fact("left out", note) for note in notes)])

@@ -275,23 +275,32 @@ def keeps(ranking: Ranking, best: Training | None, limits: Limits) -> bool:
     return any(not limits.over(training(ranking.estimate, row, best.length)) for row in rows)
 
 
-def _of_whole_training(
-    training: Training | None, limits: Limits, fewer_devices: Any
-) -> list[str]:  # fmt: skip
-    """Return lines that say whether limits are kept, and what fewer devices would take."""
-    if not (training and limits) and not fewer_devices:
-        return []
+def _more_facts(
+    args: argparse.Namespace, ranking: Ranking, training: Training | None, limits: Limits,
+    rivals: Sequence[Rival], fewer_devices: Choice | None,
+) -> list[tuple[str, str]]:  # fmt: skip
+    """Return what was args beside the plans, each with its label."""
     from oracle.show.choose import front_text, kept_text
+    from oracle.show.training import rivals as rivals_text
 
-    limit_lines = [kept_text(training, limits)] if training and limits else []
-    return [*limit_lines, *([front_text(fewer_devices)] if fewer_devices else [])]
+    facts = []
+    if args.compress == "allowed":
+        software = ranking.misses.options.software.name
+        facts.append(("compress", ranking.compression.words if ranking.compression else
+                      f"{software} is told of none here: --any, or --software"))  # fmt: skip
+    if rivals:
+        facts.append(("others", rivals_text(rivals)))
+    if training and limits:
+        facts.append(("limits", kept_text(training, limits)))
+    if fewer_devices:
+        facts.append(("fewer", front_text(fewer_devices)))
+    return facts
 
 
 def run(args: argparse.Namespace) -> Answer:
     from oracle.run.limits import Limits
     from oracle.show.first_screen import ranking_text
     from oracle.show.provenance import signed
-    from oracle.show.training import rivals
 
     as_runs_did(args)
     if scheduling.asked_for(args):
@@ -312,21 +321,20 @@ def run(args: argparse.Namespace) -> Answer:
             devices_that_fit(args),
             software_that_fits(args, software),
         )
-    rival_list = rival_optimizers(ranking, args) if trials and args.to_target else []
+    rivals = rival_optimizers(ranking, args) if trials and args.to_target else []
     within_limits = not len(ranking) or keeps(ranking, best, limits)
     on_fewer = fewer(args, best) if len(ranking) else None
-    paid = ranking.compression
-    untold = f"{ranking.misses.options.software.name} is told of none here: --any, or --software"
-    also = [*([f"  compress  {paid.words if paid else untold}"]
-              if args.compress == "allowed" else []),
-            *([f"  others    {rivals(rival_list)}"] if rival_list else []),
-            *_of_whole_training(best, limits, on_fewer)]  # fmt: skip
     return formatted(
         args,
-        lambda: ranking_text(ranking, args, best, trials, also),
-        lambda: signed(
-            whole_answer(ranking, args, best, trials, rival_list, limits, on_fewer), args
+        lambda: ranking_text(
+            ranking,
+            args,
+            best,
+            trials,
+            _more_facts(args, ranking, best, limits, rivals, on_fewer),
+            over=not within_limits,
         ),
+        lambda: signed(whole_answer(ranking, args, best, trials, rivals, limits, on_fewer), args),
         lambda: ranking.rows(args.everything),
         0 if len(ranking) and within_limits else 1,
         brief=("rank", *BRIEF, "probability_best"),

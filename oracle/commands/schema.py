@@ -22,10 +22,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     from oracle.commands import specs as specs_
     from oracle.show.contract import ANSWERS, answer
+    from oracle.show.layout import within
     from oracle.spec.document import refusal, suggest
 
     if args.name is None:
-        return Answer(f"specs: {' '.join(FOLDERS)}\nanswers: {' '.join(ANSWERS)}")
+        return Answer(within(f"specs: {' '.join(FOLDERS)}\nanswers: {' '.join(ANSWERS)}"))
     if args.name in ANSWERS:
         return Answer(as_json(answer(args.name)))
     if args.name in FOLDERS:

@@ -61,11 +61,12 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _answer(args: argparse.Namespace, outcome: Selftest, note: str = "") -> Answer:
     from oracle.show.checks import selftest_text
+    from oracle.show.layout import within
     from oracle.show.provenance import stamped
 
     return formatted(
-        args, lambda: selftest_text(outcome), lambda: stamped(outcome.to_dict()), outcome.rows,
-        0 if outcome.sound else 1, note,
+        args, lambda: within(selftest_text(outcome)), lambda: stamped(outcome.to_dict()),
+        outcome.rows, 0 if outcome.sound else 1, note,
     )  # fmt: skip
 
 

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def listed(args: argparse.Namespace) -> Answer:
+    from oracle.show.layout import within
     from oracle.spec.catalogue import shipped
 
     folders = [f for f in FOLDERS if not args.names or f in args.names]
@@ -65,7 +66,7 @@ def listed(args: argparse.Namespace) -> Answer:
         for name in names
     ]
     lines = [f"{folder}: {' '.join(names)}" for folder, names in names_by_folder.items()]
-    return formatted(args, lambda: "\n".join(lines), lambda: names_by_folder, lambda: rows)
+    return formatted(args, lambda: within("\n".join(lines)), lambda: names_by_folder, lambda: rows)
 
 
 def spec_texts(args: argparse.Namespace) -> Answer:
@@ -83,6 +84,7 @@ def spec_texts(args: argparse.Namespace) -> Answer:
 
 def founded(args: argparse.Namespace) -> Answer:
     """Return the basis of systems' numbers, part by part; of all shipped ones if none is named."""
+    from oracle.show.layout import within
     from oracle.spec import catalogue
     from oracle.spec.basis import basis
 
@@ -99,7 +101,8 @@ def founded(args: argparse.Namespace) -> Answer:
             f"{name}: " + "; ".join(f"{row['part']} {row['basis']}" for row in rows
                                     if row["system"] == name) for name in names)  # fmt: skip
 
-    return formatted(args, text, lambda: {"schema": 1, "systems": rows}, lambda: rows)
+    data = {"schema": 1, "systems": rows}
+    return formatted(args, lambda: within(text()), lambda: data, lambda: rows)
 
 
 def checked(args: argparse.Namespace) -> Answer:

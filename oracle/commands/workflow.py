@@ -118,8 +118,9 @@ def run(args: argparse.Namespace) -> Answer:
         return {**stamped(body, sources), "options": resolved(usual_of(trials), args)}
 
     return formatted(
-        args, lambda: combined_text(table) if table else campaign_text(campaigns[0]), data,
-        lambda: rows, code, brief=BRIEF if table else None,
+        args,
+        lambda: combined_text(table, args) if table else campaign_text(campaigns[0], args),
+        data, lambda: rows, code, brief=BRIEF if table else None,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What a person sees of an answer: text, figures, pages, and the published form of its JSON.
 
 first_screen    a ranking: the answer, what it rests on, the other plans, what to type next
+layout          the lines of every first screen: facts, what has room, a command to type next
 plan_words      a plan in words, what letters stand for, what nobody named
 text            an estimate, and the figures that answers share
 explanation comparison sweep checks roofline memory   the other answers, as text
@@ -10,6 +11,7 @@ placing         where ranks sit, what a placement saves, what scattered nodes co
 beside          what a plan takes beside other jobs
 circuits        which messages get optical circuits
 reading         how a plan gets its samples
+calibration     what logs of benchmarks and timed kernels made of a machine
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means
 bibliography    the works that a source names

@@ -2,149 +2,197 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oracle.ask.choose import Choice
 from oracle.ask.setups import USUAL_TOKENS, Setup
-from oracle.ask.turning import MOST, Change
+from oracle.ask.turning import MOST, Change, label
 from oracle.predict.rates import tokens as tokens_of
-from oracle.run.costs import price_source
+from oracle.run.costs import price_of, price_source
 from oracle.run.limits import Limits, amount, words
 from oracle.run.target import Training
+from oracle.show.layout import command, fact, on_a_screen, several, several_of
+from oracle.show.plan_words import software_in_words
+from oracle.show.rates import sure
 from oracle.show.terminal import fit, wrapped
 from oracle.show.training import failures, paid
-from oracle.spec.units import number, several, show
+from oracle.spec.system import System
+from oracle.spec.units import number, show
 
 SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
                "carbon": "least carbon", "cost": "fewest device-hours"}  # fmt: skip
+# objective -> a column's head, and the limit by whose amount it is counted
 SPENT = {"cost": ("dev-hours", "device_hours"), "energy": ("kWh", "energy"),
-         "carbon": ("kg CO₂", "carbon")}  # fmt: skip
+         "carbon": ("kg CO₂", "carbon"), "money": ("USD", "money")}  # fmt: skip
 SCREEN = 24  # lines of the first one
 MISSING = {
     "pue": "what cooling takes (--pue 1.2)", "grid": "CO₂ of its electricity (--grid 57g/kWh)",
     "device.price": "the price of a device (--price '2.5 USD/h')",
     "device.power": "what a device draws (device.power of its file)",
+    "device.power.idle": "what an idle device draws", "node_power": "what else a node draws",
 }  # fmt: skip
-ROWS, MISSES, CHANGES = 6, 2, 3  # of each that a first screen has room for
+TURNED = {"network": "network is {:.3g} times as fast", "kernels": "kernels are {:.3g} times "
+          "as fast", "memory": "memory is {:.3g} times as large"}  # fmt: skip
+UNPRICED = {"money": "price (`--systems A,price=2 USD/h`)", "carbon": "grid (`grid=400 g/kWh`)",
+            "energy": "power (`device.power.busy=700 W`)"}  # fmt: skip
+ROWS, MISSES, CHANGES, PRICES = 6, 2, 3, 3  # of each that a first screen has room for
+SPARED = ("failures", "unknown")  # facts that are left out where there is no room, in this order
 TABLE = 2  # lines of a table beside its rows
 
 
-def choice_text(choice: Choice, asked: Any = None) -> str:
+def choice_text(choice: Choice, request: Any = None) -> str:
     """The first screen: the answer, the frontier, what is over the limits, what would change it."""
-    head = [fit(_head(choice)), ""]
+    head = [fit(_answer(choice)), fit(_question(choice))]
     if not len(choice):
-        return "\n".join([*head, *_nothing(choice)])
-    head += [*_answer(choice), ""]
-    tail = [*_over(choice), *_left_out(choice), fit(f"changes   {_changes(choice.changes)}")]
-    if asked is not None:
-        tail.append(_next(choice, asked))
+        misses = [fit(f"  {missing(setup)}: {setup.plan}", 4) for setup in choice.misses[:5]]
+        nearest = [] if request is None else [_next(setup, request) for setup in choice.misses[:1]]
+        return "\n".join([*head, *misses, *_left_out(choice), *nearest])
+    head += _facts(choice)
+    tail = [*_over(choice), *_left_out(choice), fact("changes", _changes(choice.changes))]
+    if request is not None:
+        tail.append(_next(choice.best, request))
     room = SCREEN - TABLE - "\n".join([*head, *tail]).count("\n") - 1
-    rows = _rows(choice, max(1, min(ROWS, room)))
-    return "\n".join([*head, *_table(rows, choice), *tail])
+    table = _table(_rows(choice, max(1, min(ROWS, room))), choice)
+    rest = "\n".join([*table, *tail]).count("\n") + 1
+    return "\n".join([*on_a_screen(head, SPARED, rest, SCREEN), *table, *tail])
 
 
-def _head(choice: Choice) -> str:
-    asked = choice.asked
-    some = [*choice.setups, *choice.misses, *choice.unknown]
-    ends = f", {some[0].training.length.words}" if some else ""
-    kept = limits_text(asked.limits)
-    return (f"{asked.model.title or asked.model.name}{ends}: {SUPERLATIVE[asked.objective]} of "
-            f"{len(some)} setups{f' {kept}' if kept else ''}")  # fmt: skip
+def _answer(choice: Choice) -> str:
+    """Return what to take, how long the training takes there, and what it costs."""
+    objective = choice.asked.objective
+    if not len(choice):
+        if not choice.misses:
+            return "Nothing can be chosen."
+        nearest = choice.misses[0]
+        return (f"Nothing keeps to the limits; the nearest: {show(nearest.training.seconds, 's')} "
+                f"on {label(nearest)}")  # fmt: skip
+    best = choice.best
+    spent = ""
+    if objective != "time":
+        limit = SPENT[objective][1]
+        value = amount(best.training, limit)
+        spent = "" if value is None else f"{words(limit, value)} in "
+    return (
+        f"{SUPERLATIVE[objective].capitalize()}: {spent}{show(best.training.seconds, 's')} on "
+        f"{several(best.devices, 'device')} of {best.system.title or best.system.name}"
+    )
+
+
+def _question(choice: Choice) -> str:
+    """Return what was asked: the training, the limits, among how many setups."""
+    request = choice.asked
+    setups = [*choice.setups, *choice.misses, *choice.unknown]
+    ends = f", {setups[0].training.length.words}" if setups else ""
+    limits = limits_text(request.limits)
+    return (f"{request.model.title or request.model.name}{ends}{f', {limits}' if limits else ''}; "
+            f"{several(len(setups), 'setup')} compared")  # fmt: skip
 
 
 def limits_text(limits: Limits) -> str:
     """`within 30 days, 1,000,000 USD`."""
-    said = [words(name, value) for name in limits.__slots__
-            if (value := getattr(limits, name)) is not None]  # fmt: skip
-    return f"within {', '.join(said)}" if said else ""
+    texts = [words(name, value) for name in limits.__slots__
+             if (value := getattr(limits, name)) is not None]  # fmt: skip
+    return f"within {', '.join(texts)}" if texts else ""
 
 
-def _answer(choice: Choice) -> list[str]:
-    one = choice.best
-    whole, length = one.training, one.training.length
-    batch = f"batch {one.batch:,}"
-    each = tokens_of(choice.asked.model)
+def _facts(choice: Choice) -> list[str]:
+    """Return the plan, its time, what it takes, and what of that nobody knows."""
+    request, best, training = choice.asked, choice.best, choice.best.training
+    batch = f"batch {best.batch:,}"
     if (
-        choice.asked.batch is None
-        and choice.asked.batch_per_device is None
-        and (not choice.asked.ends.get("target"))
+        request.batch is None
+        and request.batch_per_device is None
+        and not request.ends.get("target")
+        and tokens_of(request.model)
     ):
-        batch += f" (assumed: {USUAL_TOKENS / 1e6:.1f} M tokens)" if each else ""
-    takes = [f"{number(whole.device_hours)} device-hours", *paid(whole.costs)]
-    epochs = "" if length.origin == "given" else f"; its length is {length.origin}"
+        batch += f" (assumed: {USUAL_TOKENS / 1e6:.1f} M tokens)"
+    kept = f", within the limits with {sure(best.sure)}" if request.limits else ""
+    origin, runs = training.length.origin, software_in_words(best.shown.options.software)
+    length = "" if origin == "given" else f"; steps to the target are {origin}"
     lines = [
-        fit(f"{several(one.devices, 'device')} of {one.system.title or one.system.name}: "
-            f"{show(whole.seconds, 's')} ({show(whole.low, 's')} to {show(whole.high, 's')})"),
-        fit(f"  plan      {one.plan}, {batch}, {one.software}, "
-            f"{show(float(one.shown.seconds[0]), 's')} a step", 12),
-        fit(f"  takes     {', '.join(takes)}{epochs}", 12),
+        fact("plan", f"{best.plan}, {batch}, {runs}, "
+             f"{show(float(best.shown.seconds[0]), 's')} a step"),
+        fact("time", f"{show(training.low, 's')} to {show(training.high, 's')} (90\u00a0%){kept}"),
+        fact("costs", ", ".join([f"{number(training.device_hours)} device-hours",
+                                 *paid(training.costs)]) + length),
     ]  # fmt: skip
-    if choice.asked.limits:
-        sure = "more than 99 %" if one.sure > 0.99 else f"{one.sure:.0%}"
-        lines.append(f"  keeps to  the limits with a probability of {sure}")
-    if whole.costs.money is not None:
-        said = price_source(one.system).partition(": ")[0]
-        lines.append(fit(f"  price     {whole.costs.money / whole.device_hours:.3g} USD/h: {said}"))
-    if whole.costs.unknown:
-        unknown = ", ".join(MISSING.get(name, name) for name in whole.costs.unknown)
-        lines.append(fit(f"  unknown   {unknown}", 12))
+    if prices := _prices(choice):
+        lines.append(fact("prices", several_of(prices, PRICES)))
+    if unknown := training.costs.unknown:
+        lines.append(fact("unknown", ", ".join(MISSING.get(name, name) for name in unknown)))
     return [*lines, *_failures(choice)]
 
 
+def _prices(choice: Choice) -> list[str]:
+    """Return what an hour of a device costs on each machine, by whose list; the answer's first."""
+    systems = {setup.system.name: setup.system for setup in (choice.best, *choice.setups)}
+    return [f"{name} {3600 * price:.3g} USD/h ({_list(system)})"
+            for name, system in systems.items() if (price := price_of(system))]  # fmt: skip
+
+
+def _list(system: System) -> str:
+    """Return whose price list a system's price is from."""
+    return price_source(system).partition(": ")[0].partition(", ")[0]
+
+
 def _failures(choice: Choice) -> list[str]:
-    """What failures make of the answer, and on which other machines nobody knows it."""
-    best = choice.best.training.goodput
-    known = {one.system.name: one.training.goodput.known for one in choice.setups}
-    others = [which for which, counted in known.items() if not counted]
-    if not any(known.values()) or best.saving is None:
-        return [fit(f"  failures  {failures(best)[1]}")] if best.saving else []
-    said = ""
-    if best.known:
-        of = best.reliability.of if best.reliability else ""
-        said = f"counted{f' as on {of}' if of else ''}, goodput {best.progress:.1%}"
-    left_out = f"not counted on {', '.join(others)}" if others else ""
-    return [fit(f"  failures  {'; '.join(word for word in (said, left_out) if word)}")]
+    """Return what failures make of the answer, and on which machines nobody knows it."""
+    goodput = choice.best.training.goodput
+    known = {setup.system.name: setup.training.goodput.known for setup in choice.setups}
+    others = [name for name, counted in known.items() if not counted]
+    if not any(known.values()) or goodput.saving is None:
+        return [fact("failures", failures(goodput)[1])] if goodput.saving else []
+    sentences = []
+    if goodput.known:
+        machine = goodput.reliability.of if goodput.reliability else ""
+        counted_as = f" as on {machine}" if machine else ""
+        sentences.append(f"counted{counted_as}, goodput {100 * goodput.progress:.1f}\u00a0%")
+    if others:
+        sentences.append(f"not counted on {', '.join(others)}")
+    return [fact("failures", "; ".join(sentences))]
 
 
 def _rows(choice: Choice, most: int) -> list[Setup]:
-    """The answer and the frontier, as many as there is room for, the fastest first."""
+    """Return the answer and the frontier, as many as there is room for, the fastest first."""
     front = list(choice.front)
     if choice.best not in front:
         front.append(choice.best)
-    others: dict[str, Setup] = {}
-    for one in choice.setups:  # the best of each machine that has none on it
-        others.setdefault(one.system.name, one)
-    for name, one in others.items():
+    best_of: dict[str, Setup] = {}
+    for setup in choice.setups:
+        best_of.setdefault(setup.system.name, setup)
+    for name, setup in best_of.items():
         if name not in {row.system.name for row in front}:
-            front.append(one)
-    must = [choice.best, *(one for name, one in others.items() if one is not choice.best)]
+            front.append(setup)
+    must = [choice.best, *(setup for setup in best_of.values() if setup is not choice.best)]
     while len(front) > most:
-        spare = [one for one in front if one not in must]
-        spare = spare or [one for one in front if one is not choice.best]
+        spare = [setup for setup in front if setup not in must]
+        spare = spare or [setup for setup in front if setup is not choice.best]
         front.remove(spare[len(spare) // 2])
-    return sorted(front, key=lambda one: one.training.seconds)
+    return sorted(front, key=lambda setup: setup.training.seconds)
 
 
 def _table(rows: Sequence[Setup], choice: Choice) -> list[str]:
-    """One line a setup; the batch where it is not the same for all."""
+    """Return one line a setup; the batch where it is not the same for all."""
     front = set(map(id, choice.front))
-    name = max(7, *(len(one.system.name) for one in rows))
-    batches = len({one.batch for one in rows}) > 1
+    name = max(7, *(len(setup.system.name) for setup in rows))
+    batches = len({setup.batch for setup in rows}) > 1
     batch = f" {'batch':>6}" * batches
-    what, spent = SPENT.get(choice.asked.objective, SPENT["cost"])
-    head = f"   {'machine':<{name}} {'devices':>7}{batch} {'time':>9} {what:>9} {'USD':>9}"
+    objective = choice.asked.objective
+    unit, spent = SPENT[objective if objective in ("energy", "carbon") else "cost"]
+    head = f"   {'machine':<{name}} {'devices':>7}{batch} {'time':>9} {unit:>9} {'USD':>9}"
     lines = [f"{head}  plan"]
-    for one in rows:
-        money = one.training.costs.money
-        mark = ">" if one is choice.best else "*" if id(one) in front else " "
-        batch = f" {one.batch:>6}" * batches
-        line = (f" {mark} {one.system.name:<{name}} {one.devices:>7}{batch} "
-                f"{show(one.training.seconds, 's'):>9} {_short(amount(one.training, spent)):>9} "
-                f"{_short(money):>9}  {one.plan}")  # fmt: skip
+    for setup in rows:
+        money = setup.training.costs.money
+        mark = ">" if setup is choice.best else "*" if id(setup) in front else " "
+        batch = f" {setup.batch:>6,}" * batches
+        line = (
+            f" {mark} {setup.system.name:<{name}} {setup.devices:>7,}{batch} "
+            f"{show(setup.training.seconds, 's'):>9} "
+            f"{_short(amount(setup.training, spent)):>9} {_short(money):>9}  {setup.plan}"
+        )
         lines += wrapped(line, 6)
-    lines.append("   > the answer; * nothing is better both in time and in what it takes")
+    lines.append("   > the answer; * no other is better both in time and in what it takes")
     return lines
 
 
@@ -152,10 +200,9 @@ def _short(value: float | None) -> str:
     return "-" if value is None else number(value)
 
 
-def missing(one: Setup) -> str:
+def missing(setup: Setup) -> str:
     """`64 of dgx-h100: 31.2 days, 1.04 times the time`."""
-    place = f"{one.devices} of {one.system.name}"
-    return f"{place}: {show(one.training.seconds, 's')}, {over_text(one.over)}"
+    return f"{label(setup)}: {show(setup.training.seconds, 's')}, {over_text(setup.over)}"
 
 
 def over_text(over: Mapping[str, float | None]) -> str:
@@ -166,22 +213,21 @@ def over_text(over: Mapping[str, float | None]) -> str:
     )
 
 
-def kept_text(one: Training, limits: Limits) -> str:
-    """Whether the best plan's training keeps to its limits, in a line of a ranking."""
-    over = limits.over(one)
-    if over:
-        return f"  limits    over: {over_text(over)}; `oracle choose` looks at other devices"
-    return f"  limits    kept with a probability of {limits.probability(one):.0%}"
+def kept_text(training: Training, limits: Limits) -> str:
+    """Return whether the best plan's training keeps to its limits."""
+    if over := limits.over(training):
+        return f"over: {over_text(over)}; `oracle choose` looks at other devices"
+    return f"kept with a probability of {sure(limits.probability(training))}"
 
 
 def front_text(choice: Choice) -> str:
-    """What fewer devices take, in a line of a ranking: `8: 4.4 h, 35 device-hours; 16: …`."""
-    each = [f"{one.devices} (batch {one.batch:,}): {show(one.training.seconds, 's')}, "
-            f"{_short(one.training.device_hours)} device-hours"
-            for one in reversed(choice.front)]  # fmt: skip
-    most = 4
-    some = each if len(each) <= most else [each[0], each[len(each) // 2], each[-1]]
-    return f"  fewer     {'; '.join(some) or 'no other number keeps to the limits'}"
+    """`8 (batch 4,096): 4.4 h, 35 device-hours; 16 …`: what fewer devices take."""
+    setups = [f"{setup.devices:,} (batch {setup.batch:,}): {show(setup.training.seconds, 's')}, "
+              f"{_short(setup.training.device_hours)} device-hours"
+              for setup in reversed(choice.front)]  # fmt: skip
+    if len(setups) > 4:
+        setups = [setups[0], setups[len(setups) // 2], setups[-1]]
+    return "; ".join(setups) or "no other number keeps to the limits"
 
 
 def _limit(name: str) -> str:
@@ -189,67 +235,61 @@ def _limit(name: str) -> str:
 
 
 def _over(choice: Choice) -> list[str]:
+    """Return which setups are over the limits, the nearest first."""
     if not choice.misses:
         return []
-    some = "; ".join(missing(one) for one in choice.misses[:MISSES])
-    more = len(choice.misses) - MISSES
-    return [fit(f"over      {some}{f'; {more} more' if more > 0 else ''}")]
+    return [fact("over", several_of([missing(setup) for setup in choice.misses], MISSES))]
 
 
 def _left_out(choice: Choice) -> list[str]:
-    lines = [fit(f"compared  {note}") for note in choice.notes]
+    """Return how machines are compared, and which cannot be chosen, and why."""
+    lines = [fact("compared", note) for note in choice.notes]
     if choice.unknown:
-        systems = ", ".join(dict.fromkeys(one.system.name for one in choice.unknown))
-        what = {"money": "price (`--systems A,price=2 USD/h`)", "carbon": "grid (`grid=400 g/kWh`)",
-                "energy": "power (`device.power.busy=700 W`)"}  # fmt: skip
-        lines.append(
-            fit(
-                f"left out  {systems}: nobody says its "
-                f"{what.get(choice.asked.objective, choice.asked.objective)}"
-            )
-        )
-    alike: dict[tuple[str, str], list[str]] = {}
-    for one in choice.skipped:
-        alike.setdefault((one.system, one.why), []).append(str(one.devices))
-    if alike:
-        found = [f"{', '.join(counts)} of {system}: {why}"
-                 for (system, why), counts in alike.items()]  # fmt: skip
-        more = f"; {len(found) - 2} more" if len(found) > 2 else ""
-        lines.append(fit(f"skipped   {'; '.join(found[:2])}{more}"))
+        systems = ", ".join(dict.fromkeys(setup.system.name for setup in choice.unknown))
+        objective = choice.asked.objective
+        lines.append(fact("left out", f"{systems}: nobody says its "
+                          f"{UNPRICED.get(objective, objective)}"))  # fmt: skip
+    counts: dict[tuple[str, str], list[str]] = {}
+    for skipped in choice.skipped:
+        counts.setdefault((skipped.system, skipped.why), []).append(f"{skipped.devices:,}")
+    if counts:
+        reasons = [f"{', '.join(devices)} of {system}: {why}"
+                   for (system, why), devices in counts.items()]  # fmt: skip
+        lines.append(fact("skipped", several_of(reasons, MISSES)))
     return lines
 
 
-def _changes(found: Sequence[Change]) -> str:
-    if not found:
+def _changes(changes: Sequence[Change]) -> str:
+    if not changes:
         return f"nothing within a factor of {MOST:g}: price, network, kernels, memory"
-    return "; ".join(change_text(one) for one in found[:CHANGES])
+    return "; ".join(_by_winner(changes[:CHANGES]))
 
 
-def change_text(one: Change) -> str:
-    """`dgx-a100 at 1.67 USD/h: 256 of dgx-a100`."""
-    if one.value is not None:
-        said = f"{one.system} at {one.value:.3g} USD/h"
-    else:
-        said = f"{one.system}, {one.cause} × {one.factor:.3g}"
-    return f"{said}: {one.winner}"
+def _by_winner(changes: Iterable[Change]) -> list[str]:
+    """Return what would be chosen instead, each with all that would make it so."""
+    causes: dict[str, list[str]] = {}
+    for change in changes:
+        causes.setdefault(change.winner, []).append(_cause(change))
+    return [f"{winner} if {', or '.join(texts)}" for winner, texts in causes.items()]
 
 
-def _nothing(choice: Choice) -> list[str]:
-    lines = []
-    if choice.misses:
-        lines += ["Nothing keeps to the limits. Nearest misses:",
-                  *(fit(f"  {missing(one)}: {one.plan}") for one in choice.misses[:5])]  # fmt: skip
-    else:
-        lines.append("Nothing can be chosen.")
-    return [*lines, *_left_out(choice)]
+def change_text(change: Change) -> str:
+    """`256 of dgx-a100 if dgx-a100 costs 1.67 USD/h`."""
+    return f"{change.winner} if {_cause(change)}"
 
 
-def _next(choice: Choice, asked: Any) -> str:
-    one = choice.best
-    system = getattr(asked, "called", {}).get(one.system.name, one.system.name)
-    said = ["oracle", "recommend", asked.model, system, "--devices", str(one.devices),
-            "--batch", str(one.batch), "--software", one.software]  # fmt: skip
-    for name in ("precision", "optimizer"):
-        if value := getattr(asked, name, None):
-            said += [f"--{name}", value]
-    return "next: " + " ".join(shlex.quote(word) for word in said)
+def _cause(change: Change) -> str:
+    if change.value is not None:
+        return f"{change.system} costs {change.value:.3g} USD/h"
+    return f"{change.system}'s {TURNED[change.cause].format(change.factor)}"
+
+
+def _next(setup: Setup, request: Any) -> str:
+    """Return the command that recommends plans on the machine of a setup."""
+    system = getattr(request, "called", {}).get(setup.system.name, setup.system.name)
+    options = [[f"--{name}", value] for name in ("precision", "optimizer")
+               if (value := getattr(request, name, None))]  # fmt: skip
+    return command([
+        ("oracle recommend",), (request.model,), (system,), ("--devices", str(setup.devices)),
+        ("--batch", str(setup.batch)), ("--software", setup.software), *options,
+    ])  # fmt: skip

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from oracle.ask.candidates import CLEARLY
 from oracle.ask.explain.explanation import Explanation
 from oracle.ask.largest import cut_to_fit
 from oracle.kernels.provenance import MEASURED
@@ -122,7 +123,8 @@ def _place(found: Explanation, names: dict[str, str]) -> str:
     if against.place == 1:
         return f"{name} leads; {rival} is next, {100 * (rival_seconds / own - 1):.1f} % slower"
     faster = 100 * (1 - rival_seconds / own)
-    return f"{name} is number {against.place}; {rival} leads, {faster:.1f} % faster"
+    close = ", too little to be sure of" * (faster < 100 * CLEARLY)
+    return f"{name} is number {against.place}; {rival} leads, {faster:.1f} % faster{close}"
 
 
 def _flips(found: Explanation, names: dict[str, str]) -> Iterator[str]:

@@ -6,13 +6,14 @@ and facts that another command shows as well are left out.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oracle.plan.names import short_names
 from oracle.predict.estimate import Estimate
 from oracle.predict.rates import tokens
+from oracle.show.layout import as_fits, command, fact, grouped, on_a_screen, percent
 from oracle.show.placing import otherwise, placed
 from oracle.show.plan_words import legend, plan_in_words, software_in_words
 from oracle.show.rates import epoch, rate
@@ -26,10 +27,9 @@ from oracle.show.text import (
     reads,
     room,
     source,
-    training_lines,
     why_not,
 )
-from oracle.show.training import tried
+from oracle.show.training import NEAREST, critical_batch, failures, takes, tried, until
 from oracle.spec.units import show
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ SCREEN = 18  # lines
 USUAL = 5  # plans that are listed where nobody asked for more
 FEWEST = 2  # plans that are listed whatever else there is to say
 CLOSE = 0.01  # of each other, plans of which the simplest comes first
+# facts that another command shows as well, those first that a screen without room leaves out
+SPARED = ("bounds", "reads", "others", "faster", "failures", "speed", "batches")
 MATTERS = 0.03  # of a step, from where it matters what a part of it stands on
 BASES = ("assumed", "datasheet", "fitted", "measured")  # the weakest first
 HEADS = ("#", "plan", "step", "memory", "basis", "fastest?", "slower by")
@@ -52,9 +54,12 @@ STANDS = {
 
 def ranking_text(
     ranking: Ranking, request: Any = None, training: Training | None = None,
-    batches: Sequence[Tried] = (), also: Sequence[str] = (),
+    batches: Sequence[Tried] = (), more: Sequence[tuple[str, str]] = (), over: bool = False,
 ) -> str:  # fmt: skip
-    """Return what is best, whether it fits, how sure that is, why not the others, what next."""
+    """Return what is best, whether it fits, how sure that is, why not the others, what next.
+
+    `more` are facts that were asked for, with their labels; `over` says that limits are not kept.
+    """
     estimate = ranking.estimate
     if not len(estimate):
         lines = [
@@ -64,62 +69,86 @@ def ranking_text(
             "",
         ]
         return "\n".join([*lines, *_nothing_fits(ranking, request)])
-    likely = ranking.likely_best()
+    likely, verbose = ranking.likely_best(), getattr(request, "verbose", False)
     facts = [
-        fit(_answer(ranking, training)),
+        fit("Nothing keeps to the limits. " * over + _answer(ranking, training)),
         question(estimate, ranking),
         *map(fit, otherwise(estimate)),
-        fact("  plan", estimate.plans[0]),
-        fact("  time", _range(estimate) + epoch(estimate, 0)),
-        fact("  speed", rate(estimate, 0).partition(", HFU")[0]),
-        fact("  memory", room(estimate, 0)),
+        fact("plan", estimate.plans[0]),
+        fact(
+            "time",
+            _range(estimate) + epoch(estimate, 0)
+            if training is None
+            else f"{show(float(estimate.seconds[0]), 's')} a step, {_range(estimate)}",
+        ),
+        fact("speed", rate(estimate, 0).partition(", HFU")[0]),
+        fact("memory", room(estimate, 0)),
         *_riskier(ranking),
         *waiting(estimate),
-        fact("  limits", bounds(estimate, 0)),
-        *training_lines(training, brief=True),
-        *([fact("  batches", tried(batches))] if batches else []),
+        fact("bounds", bounds(estimate, 0)),
+        *_whole_training(training, batches, verbose),
         *map(fit, placed(estimate)),
-        *map(fit, also),
-        fact("  trust", _trust(ranking, likely)),
+        *(fact(label, words) for label, words in more),
+        fact("trust", _trust(ranking, likely, brief=training is not None)),
     ]
     everything = request is not None and getattr(request, "everything", False)
     end = [fit(_counts(ranking))]
     if everything:
         end += ["", "These do not fit:", *_misses(ranking.misses)]
-    if verbose := getattr(request, "verbose", False):
+    if verbose:
         end += [fit(f" {row}  {plan}", 4) for row, plan in enumerate(estimate.plans, 1)]
     if request is not None:
         end += following(ranking, request, simple=training is None and not batches)
     if everything or verbose or len(estimate) > USUAL:
         return "\n".join([*facts, *ranking_table(estimate, likely), *end])
-    return "\n".join(_on_a_screen(facts, estimate, likely, end))
+    return "\n".join(_screen(facts, ranking, likely, end))
 
 
-def fact(label: str, text: str) -> str:
-    """Return a line of the answer: what it is about, then what is known."""
-    return fit(f"{label:<12}{text}", 12)
+def _whole_training(
+    training: Training | None, batches: Sequence[Tried], verbose: bool
+) -> list[str]:  # fmt: skip
+    """Return what a whole training takes, what failures take of it, and what batches would."""
+    if training is None:
+        return []
+    label, words = failures(training.goodput, brief=True)
+    critical = critical_batch(training.length)
+    sizes = [*([tried(batches, NEAREST)] if batches else []), *([critical] if critical else [])]
+    together: Callable[..., str] = "; ".join if verbose else partial(as_fits, joint="; ")
+    return [
+        fact("training", ", ".join(takes(training)) if verbose else as_fits(takes(training))),
+        *([fact(label, words)] if words else []),
+        *([fact("batches", together(sizes))] if sizes else []),
+    ]
 
 
-def _on_a_screen(facts: list[str], estimate: Estimate, likely: Any, end: list[str]) -> list[str]:
-    """Return the lines without what does not fit on a screen, the last plans first."""
-    rows, spared = len(estimate), ["  failures", "  faster", "  reads", "  limits"]
-    while True:
-        lines = "\n".join([*facts, *ranking_table(estimate, likely, rows), *end]).split("\n")
-        if len(lines) <= SCREEN or (rows <= FEWEST and not spared):
-            return lines
-        if rows > FEWEST + 1 or not spared:
-            rows -= 1
-            continue
-        label = spared.pop()
-        facts = [text for text in facts if not text.startswith(label)]
+def _screen(
+    facts: Sequence[str], ranking: Ranking, likely: Any, end: Sequence[str]
+) -> Iterator[str]:  # fmt: skip
+    """Yield the lines without what has no room: plans that are far behind, then facts."""
+    for most in range(len(ranking), 0, -1):
+        table = ranking_table(ranking.estimate, likely, _listed(ranking, most))
+        rest = "\n".join([*table, *end]).count("\n") + 1
+        spared = SPARED if most <= FEWEST + 1 else ()
+        kept = on_a_screen(facts, spared, rest, SCREEN)
+        if most <= FEWEST or "\n".join(kept).count("\n") + 1 + rest <= SCREEN:
+            break
+    yield from (*kept, *table, *end)
+
+
+def _listed(ranking: Ranking, most: int) -> list[int]:
+    """Return the plans to list: the first so many, the one that may be as fast among them."""
+    rows = list(range(min(most, len(ranking))))
+    if ranking.tied and (rival := ranking.estimate.plans.index(ranking.tied[1])) not in rows:
+        rows[-1] = rival
+    return rows
 
 
 def _answer(ranking: Ranking, training: Training | None) -> str:
-    """Return the answer in a line: how long a step takes, under which plan."""
+    """Return the answer in a line: how long a training, or a step, takes under which plan."""
     estimate = ranking.estimate
-    text = (
-        f"{_superlative(ranking, training)}: {show(float(estimate.seconds[0]), 's')} a step with "
-    )
+    took = (f"{show(float(estimate.seconds[0]), 's')} a step" if training is None
+            else until(training))  # fmt: skip
+    text = f"{_superlative(ranking, training)}: {took} with "
     return text + plan_in_words(estimate.plans[0], width() - len(text))
 
 
@@ -139,6 +168,8 @@ def _superlative(ranking: Ranking, training: Training | None = None) -> str:
         return "First to end"
     if ranking.bad_moment:
         return "Steadiest"
+    if ranking.objective == "time" and ranking.fastest.seconds[0] * (1 + CLOSE) < seconds[0]:
+        return "Best"
     return SUPERLATIVES[ranking.objective].capitalize().replace("\u00a0", " ")
 
 
@@ -174,8 +205,8 @@ def _riskier(ranking: Ranking) -> list[str]:
         return []
     fits = float(risky.fits[0])
     risk = min(1 - fits + 0.005, 0.99)
-    return [fact("  faster", f"{show(risky.seconds[0], 's')} a step, but fits with "
-                 f"{_percent(fits)} only: --risk {risk:.2f} puts it first")]  # fmt: skip
+    return [fact("faster", f"{show(risky.seconds[0], 's')} a step, but fits with "
+                 f"{percent(fits)} only: --risk {risk:.2f} puts it first")]  # fmt: skip
 
 
 def bases(estimate: Estimate, row: int) -> dict[str, str]:
@@ -193,7 +224,7 @@ def basis(estimate: Estimate, row: int) -> str:
     return min(bases(estimate, row).values(), key=BASES.index, default="fitted")
 
 
-def _trust(ranking: Ranking, likely: Any) -> str:
+def _trust(ranking: Ranking, likely: Any, brief: bool = False) -> str:
     """Return how sure the answer is, and what to do about it, as a sentence."""
     estimate = ranking.estimate
     if estimate.options.ideal:
@@ -204,7 +235,7 @@ def _trust(ranking: Ranking, likely: Any) -> str:
     sentences = [", ".join(f"{' and '.join(kinds)} {words}" for words, kinds in stands.items())]
     if any(source(estimate, 0, kind).get("outside") for kind in bases(estimate, 0)):
         sentences[0] += ", in part beyond their range"
-    if behind := _behind(ranking):
+    if not brief and (behind := _behind(ranking)):
         sentences.append(behind)
     if moment := ranking.bad_moment:
         sentences.append("too close to call, 1 loses least while the network is at its 5th "
@@ -218,14 +249,10 @@ def _trust(ranking: Ranking, likely: Any) -> str:
         return "; ".join(sentences)
     if len(likely) > 1:
         word = "the best" if ranking.objective == "time" else "the fastest"
-        sentences.append(f"{word} of all with {_percent(likely[0])}")
+        sentences.append(f"{word} of all with {percent(likely[0])}")
     if basis(estimate, 0) in ("assumed", "datasheet"):
         sentences.append("`oracle measure machine` replaces guesses")
     return "; ".join(sentences)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\u00a0%"
 
 
 def _behind(ranking: Ranking) -> str:
@@ -236,17 +263,25 @@ def _behind(ranking: Ranking) -> str:
     if not estimate.seconds[0] > fastest_seconds[0] * (1 + 1e-9):
         return ""
     percent = 100 * max(estimate.seconds[0] / fastest_seconds[0] - 1, 0.001)
-    return f"the simplest plan within {percent:.1f}\u00a0% of the fastest"
+    plan = "the simplest plan" if percent <= 100 * CLOSE else "a plan as others run it,"
+    return f"{plan} within {percent:.1f}\u00a0% of the fastest"
 
 
-def ranking_table(estimate: Estimate, likely: Any, plan_count: int | None = None) -> list[str]:
+def ranking_table(
+    estimate: Estimate, likely: Any, listed: Sequence[int] | None = None
+) -> list[str]:  # fmt: skip
     """Return the head, a line for each plan, and what letters in their names stand for."""
-    first, names = parts(estimate, 0), short_names(estimate.plans[:plan_count])
+    listed = range(len(estimate)) if listed is None else listed
+    plans = [estimate.plans[row] for row in listed]
+    first, names = parts(estimate, 0), short_names(plans)
     rows: list[tuple[str, ...]] = [HEADS]
-    for row, name in enumerate(names):
+    for row, name in zip(listed, names, strict=True):
+        ahead = estimate.seconds[0] - estimate.seconds[row]
         why = "" if row == 0 else why_not(first, parts(estimate, row))
+        if ahead > CLOSE * estimate.seconds[0]:
+            why = f"{show(ahead, 's')} faster"
         rows.append((str(row + 1), name, show(estimate.seconds[row], "s"),
-                     show(estimate.memory[row], "B"), basis(estimate, row), _percent(likely[row]),
+                     show(estimate.memory[row], "B"), basis(estimate, row), percent(likely[row]),
                      why))  # fmt: skip
     align = "><>><><"
     for column in (4, -1):  # what a row is spared where it is too long: the answer has the first
@@ -254,7 +289,7 @@ def ranking_table(estimate: Estimate, likely: Any, plan_count: int | None = None
             rows = [(*row[:column], *row[column:][1:]) for row in rows]
             align = align[:column] + align[column:][1:]
     table = laid_out(rows, align, " ")
-    words = legend(estimate.plans[:plan_count], "\u00a0")
+    words = legend(plans, "\u00a0")
     return [*table, *([fit(f"     {words}", 5)] if words else [])]
 
 
@@ -270,12 +305,14 @@ def _nothing_fits(ranking: Ranking, request: Any) -> list[str]:
     if ranking.wanted is not None:
         lines.append("No knob makes room: one sample's largest layer alone takes "
                      f"{ranking.wanted:.2g} times what a device has.")  # fmt: skip
-    enough, elsewhere = (getattr(request, name, None) for name in ("enough", "elsewhere"))
-    if elsewhere is not None:
-        lines.append(f"More can lie outside the devices under --software {elsewhere}: it fits so.")
-    if enough is not None:
-        lines.append(f"It fits on {enough} devices: --devices {enough}")
-    elif elsewhere is None:
+    devices, software = (
+        getattr(request, name, None) for name in ("devices_that_fit", "software_that_fits")
+    )
+    if software is not None:
+        lines.append(f"More can lie outside the devices under --software {software}: it fits so.")
+    if devices is not None:
+        lines.append(f"It fits on {devices} devices: --devices {devices}")
+    elif software is None:
         lines.append("Try more devices, a smaller batch, or a narrower --precision.")
     return lines
 
@@ -294,32 +331,3 @@ def following(ranking: Ranking, request: Any, simple: bool) -> list[str]:
     words = [("oracle explain",), (request.model,), (request.system,), which,
              ("--batch", str(ranking.batch))]  # fmt: skip
     return [command([*words, *grouped(options_of(request, "explain"))])]
-
-
-def grouped(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of a command line, each option with what stands behind it.
-
-    >>> grouped(["resnet50", "--batch", "64", "--ideal"])
-    [['resnet50'], ['--batch', '64'], ['--ideal']]
-    """
-    groups: list[list[str]] = []
-    for word in words:
-        behind = groups and groups[-1][0].startswith("-") and len(groups[-1]) == 1
-        if behind and not word.startswith("-") and "=" not in groups[-1][0]:
-            groups[-1].append(word)
-        else:
-            groups.append([word])
-    return groups
-
-
-def command(words: Sequence[Sequence[str]]) -> str:
-    """Return a command to copy, on as many lines as it takes; a flag stays with its value."""
-    groups = [words[0][0], *map(shlex.join, words[1:])]
-    lines = [f"next: {groups[0]}"]
-    for group in groups[1:]:
-        if len(lines[-1]) + len(group) + 3 > width():
-            lines[-1] += " \\"
-            lines.append(f"        {group}")
-        else:
-            lines[-1] += f" {group}"
-    return "\n".join(lines)

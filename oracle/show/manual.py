@@ -9,6 +9,7 @@ from typing import Any
 
 from oracle.plan.strategies import Strategy, strategies
 from oracle.show.bibliography import cited
+from oracle.show.layout import within
 from oracle.show.terminal import width
 from oracle.spec.document import CODES, SpecError, refusal, suggest
 
@@ -69,10 +70,10 @@ def strategy_text(name: str) -> str:
         ("knobs", "; ".join(said) or "none"),
         ("source", "; ".join(told["source"])),
     ]
-    return "\n".join(
+    return within("\n".join(
         [f"{name}: {told['is']}", "", told["text"], "", _wrapped("where", ", ".join(letters)),
          "", *(_wrapped(head, body) for head, body in rows)]
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _stands(letter: str, equation: str) -> bool:
@@ -94,7 +95,7 @@ def code_text(code: str) -> str:
 def overview() -> str:
     """Everything that can be explained."""
     known = strategies()
-    lines = [f"  {name:<10} {(inspect.getdoc(cls) or '').splitlines()[0]}"
+    lines = [_wrapped(f"  {name}", (inspect.getdoc(cls) or "").splitlines()[0], 11)
              for name, cls in known.items()]  # fmt: skip
     codes = [_wrapped(f"  {code}", text, 6) for code, text in CODES.items()]
     return "\n".join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oracle.ask.explain.memory import Peak
 from oracle.predict.estimate import Estimate
+from oracle.show.layout import within
 from oracle.show.terminal import fit
 from oracle.spec.units import show
 
@@ -55,7 +56,7 @@ def memory_text(shown: Estimate, found: Peak) -> str:
             cost = f"{abs(slower):.0%} {'slower' if slower >= 0 else 'faster'}"
             lines.append(fit(f"{show(hint.nbytes, 'B'):>11}{'' if hint.fits else ' (too much)'}, "
                              f"{cost}: {hint.plan}", 13))  # fmt: skip
-    return "\n".join(lines)
+    return within("\n".join(lines))
 
 
 def _holes(share: float) -> str:

@@ -6,53 +6,46 @@ from collections.abc import Sequence
 
 from oracle.predict.estimate import Estimate
 from oracle.run.schedule import Phase, Scheduled
+from oracle.show.layout import fact
+from oracle.show.terminal import fit, laid_out
 from oracle.show.training import failures
 from oracle.spec.units import number, show
 
+HEADS = ("phase", "batch", "devices", "step", "steps", "takes", "plan")
 
-def schedule_text(whole: Scheduled, found: Sequence[Estimate]) -> str:
-    """The phases of a training, and what they come to."""
-    first, total = found[0], whole.total
+
+def schedule_text(schedule: Scheduled, estimates: Sequence[Estimate]) -> str:
+    """Return how long the whole training takes, then a line for each phase."""
+    first, total = estimates[0], schedule.total
     model, system = first.model, first.system
-    rows: list[tuple[str, ...]] = [
-        ("phase", "batch", "devices", "iteration", "steps", "takes", "plan")
-    ]
-    rows += [_cells(one, each) for one, each in zip(whole.phases, found, strict=False)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    broken = [f"  {one.plans[0]} cannot run: {'; '.join(one.broken[0])}"
-              for one in found if one.broken[0]]  # fmt: skip
-    late = len(found) - len(whole.phases)
-    beyond = whole.to_dict()["largest_batch"]
-    took = (f"{show(total('seconds'), 's')} ({show(total('low'), 's')} to "
-            f"{show(total('high'), 's')})")  # fmt: skip
+    rows = [HEADS, *(_cells(phase, estimate) for phase, estimate
+                     in zip(schedule.phases, estimates, strict=False))]  # fmt: skip
+    unreached = len(estimates) - len(schedule.phases)
+    beyond = schedule.to_dict()["largest_batch"]
+    length = "for" if schedule.origin == "given" else "to"
+    origin = "" if schedule.origin == "given" else f" ({schedule.origin})"
+    label, words = failures(schedule.phases[0].training.goodput, brief=True)
     return "\n".join([
-        f"{model.title or model.name} on {system.title or system.name}, "
-        f"{first.options.precision}, {first.options.optimizer_text}",
-        "",
-        f"{took} {'for' if whole.origin == 'given' else 'to'} {whole.words}"
-        f"{'' if whole.origin == 'given' else f' ({whole.origin})'}, "
-        f"{number(total('device_hours'))} device-hours",
-        *broken,
-        *_failures(whole),
-        "",
-        *("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-          .rstrip() for row in rows),
-        *([f"  the target is met before {late} of the phases begin"] if late else []),
+        fit(f"{show(total('seconds'), 's')} ({show(total('low'), 's')} to "
+            f"{show(total('high'), 's')}) {length} {schedule.words}{origin}, "
+            f"{number(total('device_hours'))} device-hours"),
+        fit(f"{model.title or model.name} on {system.title or system.name}, "
+            f"{first.options.precision}, {first.options.optimizer_text}"),
+        *(fit(f"  {estimate.plans[0]} cannot run: {'; '.join(estimate.broken[0])}", 4)
+          for estimate in estimates if estimate.broken[0]),
+        *([fact(label, words)] if words else []),
+        *laid_out(rows, "<>>>>><", " "),
+        *([f"  the target is met before {unreached} of the phases begin"] if unreached else []),
         *([f"  no run met it with a batch above {beyond:,.0f}"] if beyond else []),
     ])  # fmt: skip
 
 
-def _failures(whole: Scheduled) -> list[str]:
-    """What failures make of the first phase, or why nobody knows it."""
-    name, said = failures(whole.phases[0].training.goodput, brief=True)
-    return [f"  {name:<8}  {said}"] if said else []
-
-
-def _cells(one: Phase, shown: Estimate) -> tuple[str, ...]:
-    span = f"{_amount(one.start)}-{_amount(one.end)} {one.unit}"
-    return (span, f"{one.batch:,}", f"{one.devices:,}", show(float(shown.seconds[0]), "s"),
-            f"{one.training.length.steps:,.0f}", show(one.training.seconds, "s"),
-            one.plan)  # fmt: skip
+def _cells(phase: Phase, estimate: Estimate) -> tuple[str, ...]:
+    """Return a line of the table."""
+    span = f"{_amount(phase.start)}-{_amount(phase.end)} {phase.unit}"
+    return (span, f"{phase.batch:,}", f"{phase.devices:,}", show(float(estimate.seconds[0]), "s"),
+            f"{phase.training.length.steps:,.0f}", show(phase.training.seconds, "s"),
+            phase.plan)  # fmt: skip
 
 
 def _amount(value: float) -> str:

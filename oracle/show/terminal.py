@@ -21,11 +21,12 @@ SPELLED = {
     "█": "#",
 }  # fmt: skip
 BOLD, DIM, RED, CYAN = "1", "2", "1;31", "36"
+FIRST = r"Fastest|Best|Steadiest|Cheapest|Leanest|Of least \w+|First to end"
 PAINT = [
     (re.compile(r"^(error(?:\[E\d+\])?)(?=:)", re.M), RED),
     (re.compile(r"(?<= \|) +(\^+)", re.M), RED),
     (re.compile(r"(?<=did you mean )(`[^`]*`)"), CYAN),
-    (re.compile(r"^((?:Fastest|Cheapest|Leanest|Of least \w+|First to end): .* step)", re.M), BOLD),
+    (re.compile(rf"^((?:{FIRST}): .+?)(?= with |$)", re.M), BOLD),
     (re.compile(r"^( +# +plan .*|next: (?:.|\\\n)*|usage: .*)$", re.M), DIM),
 ]
 

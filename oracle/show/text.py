@@ -15,6 +15,7 @@ from oracle.predict.columns import PARTS
 from oracle.predict.estimate import Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
+from oracle.show.layout import fact
 from oracle.show.partitions import rooms, table
 from oracle.show.placing import otherwise, placed
 from oracle.show.plan_words import software_in_words
@@ -33,13 +34,12 @@ SUPERLATIVES = {
 }  # fmt: skip
 
 
-def training_lines(whole: Training | None, brief: bool = False) -> list[str]:
-    """How long a whole training takes, and what failures take of that."""
-    if whole is None:
+def training_lines(training: Training | None) -> list[str]:
+    """Return how long a whole training takes, and what failures take of that."""
+    if training is None:
         return []
-    name, said = failures(whole.goodput, brief)
-    lines = [fit(f"  training  {ends(whole)}", 12)]
-    return [*lines, fit(f"  {name:<8}  {said}", 12)] if said else lines
+    label, words = failures(training.goodput)
+    return [fact("training", ends(training)), *([fact(label, words)] if words else [])]
 
 
 def reads(shown: Estimate, row: int = 0, lines: int = 2) -> list[str]:

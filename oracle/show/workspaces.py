@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oracle.ask.explain.workspaces import Kernel, Workspaces
 from oracle.predict.estimate import Estimate
+from oracle.show.layout import within
 from oracle.show.terminal import laid_out
 from oracle.spec.units import show
 
@@ -22,7 +23,7 @@ def workspaces_text(shown: Estimate, found: Workspaces) -> str:
         "",
         *laid_out([HEAD, *map(_row, found.each)], "<<<><>>><", ""),
     ]  # fmt: skip
-    return "\n".join(lines)
+    return within("\n".join(lines))
 
 
 HEAD = ("layer", "pass", "shape", "×", "algorithm", "bytes", "seconds", "saved", "batch")

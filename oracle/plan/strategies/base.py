@@ -201,6 +201,15 @@ class Strategy(ABC):
         return {}
 
     @classmethod
+    def unnamed(cls) -> dict[str, tuple[float, ...]]:
+        """Values of knobs that are tried only where software is named, which then knows them."""
+        return {}
+
+    def unusual(self, model: Model) -> Array:
+        """Plans that those who train such models do not run, though they may be fast."""
+        return np.zeros_like(np.asarray(self.degree), bool)
+
+    @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
         """Values of knobs that need the least memory."""
         return {}

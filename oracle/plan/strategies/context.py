@@ -14,6 +14,10 @@ from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Rule, Strategy, words
 from oracle.plan.strategies.sharded import cut_state
 
+# tokens of a sequence from where practitioners cut it: the shortest that is cut in the recipes of
+# `python -m benchmarks.practice` (Qwen3 235B of Megatron-Bridge)
+LONG = 4096
+
 
 @dataclass(frozen=True)
 class Context(Strategy):
@@ -48,6 +52,11 @@ class Context(Strategy):
             return 1.0
         turned = self.says("kind", "alltoall")
         return np.where(turned, min(heads, default=1), min(tokens, default=1))
+
+    def unusual(self, model: Model) -> Array:
+        """Short sequences, which nobody cuts."""
+        tokens = [row.made.extents[0] for row in model.rows if row.work == "attention"]
+        return (np.asarray(self.degree) > 1) & (max(tokens, default=0) < LONG)
 
     def rules(self, model: Model, batch: Array, axes: Mapping[str, Any]) -> Iterator[Rule]:
         yield from super().rules(model, batch, axes)

@@ -14,6 +14,8 @@ from oracle.plan.layout import LAYOUT, edges_of, faults
 from oracle.plan.schedule import NAMES, SCHEDULES
 from oracle.plan.strategies.base import Rule, Strategy, count, text_of, words, words_of, words_or
 
+BACKWARD_APART = ("zb-h1", "zb-v", "dualpipe-v")  # schedules that take the backward pass apart
+
 
 @dataclass(frozen=True)
 class Pipeline(Strategy):
@@ -138,6 +140,15 @@ class Pipeline(Strategy):
         values = {**super().tries(model), "interleave": tuple(map(float, chunks or [1]))}
         del values["borders"]  # a matter of the software
         return values
+
+    @classmethod
+    def unnamed(cls) -> dict[str, tuple[float, ...]]:
+        return {"schedule": tuple(float(NAMES.index(name)) for name in BACKWARD_APART)}
+
+    def unusual(self, model: Model) -> Array:
+        """Networks without tokens in stages, and schedules that few frameworks have."""
+        rare = np.isin(self.schedule, [NAMES.index(name) for name in BACKWARD_APART])
+        return (np.asarray(self.degree) > 1) & (rare | (not model.tokens.any()))
 
     def cuts_layers(self) -> Array:
         return np.zeros_like(np.asarray(self.degree), bool)
