@@ -128,7 +128,7 @@ def _screen(
     for most in range(len(ranking), 0, -1):
         table = ranking_table(ranking.estimate, likely, _listed(ranking, most))
         rest = "\n".join([*table, *end]).count("\n") + 1
-        spared = SPARED if most <= FEWEST + 1 else ()
+        spared = SPARED if most <= FEWEST else SPARED[:-2] if most == FEWEST + 1 else ()
         kept = on_a_screen(facts, spared, rest, SCREEN)
         if most <= FEWEST or "\n".join(kept).count("\n") + 1 + rest <= SCREEN:
             break
