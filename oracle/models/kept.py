@@ -96,15 +96,15 @@ def wanted_by(model: Model, narrow: bool) -> Flags:
 
     A gate is the function between an MLP's matrices, of what the first of them makes.
     """
-    some, other = np.zeros((2, len(model)), bool)
+    inside, elsewhere = np.zeros((2, len(model)), bool)
     for i, row in enumerate(model.rows):
         if "y" in row.needs:
-            other[origin(model, i)] = True
+            elsewhere[origin(model, i)] = True
         of_these = row.narrow if narrow else row.kind == "mlp" and row.work == "stream"
         for feed in wanted(model, i):
             if feed >= 0:
-                (some if of_these else other)[origin(model, feed)] = True
-    return np.asarray(some & ~other)
+                (inside if of_these else elsewhere)[origin(model, feed)] = True
+    return np.asarray(inside & ~elsewhere)
 
 
 def wanted(model: Model, i: int) -> tuple[int, ...]:
