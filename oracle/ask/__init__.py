@@ -5,6 +5,7 @@ candidates  plans that were tried, and which stands for a product of degrees
 climb       climbing on from the best plans
 space       every product of degrees, every knob worth trying
 ranking     the plans that fit, best first
+bad_moments first the plan that loses least where the network is slow, of those that are equal
 compressing compressed gradients among the plans, and from which bandwidth on they pay
 compression the answer to that
 fusing      gradients in pieces of what size

@@ -6,27 +6,17 @@ of two plans is faster at its median may be open, while one of them sends less o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from oracle.ask.ranking import BadMoment, Ranking
 from oracle.predict.estimate import Estimate, estimate
 from oracle.spec.system import System
 
-if TYPE_CHECKING:
-    from oracle.ask.ranking import Ranking
-
 AS_LIKELY = 1 / 3  # of the likeliest plan's chance to be the fastest: a plan with it is its equal
 LOSES = 0.01  # relative: what the first must lose at bad moments for another to take its place
-
-
-@dataclass(frozen=True, slots=True)
-class BadMoment:
-    """Seconds of a step while the network is at its 5th percentile."""
-
-    first: float  # of the plan that loses least
-    fastest: float  # of the plan that would be first by its median
 
 
 def at_bad_moments(system: System) -> System | None:

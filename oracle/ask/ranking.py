@@ -8,11 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from oracle.ask.bad_moments import BadMoment
 from oracle.ask.compression import Compression
 from oracle.ask.ties import SEED, doubts, likeliest, settling, tied
 from oracle.predict.estimate import Estimate
 from oracle.spec.tabular import Tabular
+
+
+@dataclass(frozen=True, slots=True)
+class BadMoment:
+    """Seconds of a step while the network is at its 5th percentile."""
+
+    first: float  # of the plan that loses least
+    fastest: float  # of the plan that would be first by its median
 
 
 @dataclass(frozen=True, eq=False, repr=False)
