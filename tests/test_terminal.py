@@ -21,7 +21,8 @@ import oracle
 from oracle.plan.names import short_names
 from oracle.show import terminal
 from oracle.show.first_screen import ranking_table
-from oracle.show.text import estimate_text, parts, why_not
+from oracle.show.text import estimate_text, why_not
+from oracle.spec.units import show
 
 
 def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
@@ -97,8 +98,8 @@ def test_plans_and_reasons_are_whole_at_any_width(columns: int, monkeypatch: Any
     assert names == ["PP8·DP8·TP8", "PP8·DP8·CP2·TP4"]
     assert all(name in whole for name in names)
     assert "PP pipeline stages, DP replicas, TP layer parts, CP sequence parts" in whole
-    loses = why_not(parts(shown, 0), parts(shown, 1))
-    assert (loses in whole) == (columns >= 80)
+    ahead = f"{show(shown.seconds[0] - shown.seconds[1], 's')} faster"
+    assert (ahead in whole) == (columns >= 80)
     assert terminal.wrapped("  a  b c", 4) == ["  a  b c"]
 
 

@@ -10,6 +10,7 @@ compressing compressed gradients among the plans, and from which bandwidth on th
 compression the answer to that
 fusing      gradients in pieces of what size
 joined      estimates of one question as one
+bad_moments   of plans that cannot be told apart, the one that loses least at bad moments
 ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
 choose      which machine, how many of its devices, at what cost
