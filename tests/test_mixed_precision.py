@@ -126,7 +126,7 @@ def test_bytes_of_each_weight_are_those_that_are_priced(
     priced = {kind: float(found.memory_kinds[kind][0]) for kind in held}
     if zero == 3:  # when most is there a unit's are gathered, too
         parameters = sum(b.size for b in bundles)
-        gathered = priced["weights"] - said.state.kept(precision) * parameters / RANKS
+        gathered = priced["weights"] - said.state.kept(precision, True, False) * parameters / RANKS
         assert 0 < gathered < priced["weights"]
         priced["weights"] -= gathered
     assert held == pytest.approx(priced, rel=1e-12)

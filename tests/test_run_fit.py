@@ -70,7 +70,7 @@ def planted(name: str, factors: dict[str, float], parts: str, spread: float = 0.
                  for group in (*joined, "memory", "attention")}  # fmt: skip
         log = replace(log, kernels={k: v for k, v in found.items() if v.seconds},
                       messages={"allreduce": timing("messages")},
-                      shown=timing("messages shown"))  # fmt: skip
+                      exposed=timing("messages shown"))  # fmt: skip
     return replace(run, log=log)
 
 

@@ -289,7 +289,7 @@ def test_from_the_command_line(toy: Path, tmp_path: Path, capsys: pytest.Capture
     files = [str(LOGS / name) for name in ("cube-mesh.txt", "racks.conf")]
     assert main(["calibrate", *files, "--onto", str(toy), "-o", str(new)]) == 0
     out, err = capsys.readouterr()
-    assert "structure:" in out
+    assert "  learned   " in out
     assert f"wrote {new}" in err
     first = new.read_bytes()
     assert main(["calibrate", *files, "--onto", str(toy), "-o", str(new), "--json"]) == 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oracle.calibration.calibrate import Calibration, CollectiveFit
     from oracle.calibration.kernels import KernelFit, Residual
 
-CHANGED = ": changed"  # in the words of a finding that a file of topology told anew
+LEARNED = ("added", "changed")  # findings that make another system
 
 
 def calibration_text(calibration: Calibration, following: str = "", verbose: bool = False) -> str:
@@ -65,12 +65,11 @@ def _findings(calibration: Calibration) -> list[str]:
     """Return what was learned of libraries, links, disks and groups at once, a line for each."""
     lines = [fact("library", library.text()[0]) for library in calibration.libraries]
     structure = calibration.structure
-    findings = [finding.words.rpartition("; ")[0] for finding in structure.findings]
-    changed = [words for words in findings if CHANGED in words]
-    lines += [fact("links", words) for words in changed]
-    if kept := len(findings) - len(changed):
-        lines.append(fact("links", f"{several(kept, 'field')} stay as the system's file says"))
-    lines += [fact("links", f"{name}: this level is gone, with what was calibrated at it")
+    learned = [finding for finding in structure.findings if finding.verdict in LEARNED]
+    lines += [fact("learned", finding.words.rpartition("; ")[0]) for finding in learned]
+    if same := len(structure.findings) - len(learned):
+        lines.append(fact("learned", f"{several(same, 'field')} stay as the system's file says"))
+    lines += [fact("learned", f"{name}: this level is gone, with what was calibrated at it")
               for name in structure.dropped]  # fmt: skip
     lines += [fact("files", limit.words) for storage in calibration.storage
               for limit in storage.limits]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from oracle.plan.strategies import Strategy, strategies
 from oracle.show.bibliography import cited
 from oracle.show.layout import within
-from oracle.show.terminal import width
+from oracle.show.terminal import fit, width
 from oracle.spec.document import CODES, SpecError, refusal, suggest
 
 LETTERS = {
@@ -70,9 +70,12 @@ def strategy_text(name: str) -> str:
         ("knobs", "; ".join(said) or "none"),
         ("source", "; ".join(told["source"])),
     ]
+    # equations stand as they are written, sentences are as wide as the screen
+    text = [part if part.startswith(" ") else fit(" ".join(part.split()), 0)
+            for part in told["text"].split("\n\n")]  # fmt: skip
     return within("\n".join(
-        [f"{name}: {told['is']}", "", told["text"], "", _wrapped("where", ", ".join(letters)),
-         "", *(_wrapped(head, body) for head, body in rows)]
+        [fit(f"{name}: {told['is']}"), "", "\n\n".join(text), "",
+         _wrapped("where", ", ".join(letters)), "", *(_wrapped(head, body) for head, body in rows)]
     ))  # fmt: skip
 
 

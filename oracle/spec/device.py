@@ -21,7 +21,7 @@ PARTS = ("forward", "data", "weight", "backward")
 Reached = Annotated[float, Between(1e-3, 1)]  # of what a datasheet says
 ORIGINS = ("measured", "fitted", "datasheet", "assumed")
 Cuda = Literal["pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"]
-Rocm = Literal["cdna2", "cdna3"]
+Rocm = Literal["cdna2", "cdna3", "cdna4"]
 Tpu = Literal["tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e"]
 # what programs for a kind of device are written for
 PLATFORMS = {kind: platform for platform, kinds in

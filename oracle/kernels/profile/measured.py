@@ -114,7 +114,7 @@ class Profile:
         if not measured.known.any():
             return self.factors.scaled(now, shard.model)
         same = base == device and own == precision
-        then = now if same else price(shard.but(delta=width), base, own)
+        then = now if same else price(shard.but(delta=width, gate=width), base, own)
         return self.factors.scaled(measured.passes(shard, then, now), shard.model)
 
     def has(self, optimizer: str) -> bool:

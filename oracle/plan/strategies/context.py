@@ -24,7 +24,7 @@ class Context(Strategy):
     """Split the tokens of each sequence over p devices; attention still sees them all.
 
         T_comp = D/p Σ (FW + BW) + D/B Σ WU
-        T_comm = T_gradients + D/B Σ_attention 3 (p - 1)(α + 2 B s/p h_kv d δβ)   (ring)
+        T_comm = T_gradients + D/B Σ_attention 3 (p - 1)(α + 2 B s/p h_kv d δβ)
         M      = 2γδ Σ (B (|x| + |y|)/p + |w|)
 
     `kind=ring` passes keys and values round, p - 1 hops forward and twice as many bytes back

@@ -24,10 +24,10 @@ ADDED = 12.0  # bytes that adding up moves for a gradient: both are read, their 
 class Offload(Strategy):
     """Keep the optimizer's state beside the device, the weights too, and update them there.
 
-        T_comm = S |w|/p δ/β' + |w|/p δ/β'             optimizer: gradients out, new weights back
-               + 2 S |w|/p δ/β'                        weights: each unit comes in for either pass
-        T_comp = 28 |w|/p / β_host                     the update, at the host's memory
-        M      = 2 |w| + B Σ |kept|                    of weights, where they are away, one unit
+        T_comm = S |w|/p δ/β' + |w|/p δ/β'    gradients out, new weights back
+               + 2 S |w|/p δ/β'               weights: in for either pass
+        T_comp = 28 |w|/p / β_host            the update, at the host's memory
+        M      = 2 |w| + B Σ |kept|           of weights that are away, one unit
 
     β' is the device's own link to its host, of which devices on one port have each a share;
     gradients go out as the backward pass makes them. `update=device` brings the state in and

@@ -19,8 +19,8 @@ SHARES = r"[1-9][0-9]{0,5}(/[1-9][0-9]{0,5}){1,7}"
 class On(Strategy):
     """Put the first ranks on one partition, those after them on the next, and so on.
 
-        T = max_k (S_k (FW_k + BW_k) + …)        a step waits for the slowest of unlike replicas
-        B_k = B s_k / Σ s                         samples of a replica on partition k
+        T = max_k (S_k (FW_k + BW_k) + …)    unlike replicas wait for the slowest
+        B_k = B s_k / Σ s                    samples of a replica on partition k
 
     `on:2/1` fills the second partition of the system, then the first; `on:2` leaves the others
     alone. `shares=2/1` gives a replica on the first of them two samples for each that one on the

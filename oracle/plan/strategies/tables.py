@@ -19,7 +19,7 @@ class Tables(Strategy):
     """Hold 1/p of the tables, whole ones or columns of them, on each of p devices of `data`.
 
         T_comp = as data parallelism
-        T_comm = as data parallelism + 2 D/B (p - 1)(α + B|y|/p² δβ) + numbers of rows
+        T_comm = as data parallelism + 2 D/B (p - 1)(α + B|y|/p² δβ) + row numbers
         M      = as data parallelism, |w_tables|/p
 
     Each device looks up what the samples of all ask of its part, and sends every other what its

@@ -20,7 +20,7 @@ ROLES = ("column", "row", "heads", "vocab")
 class Tensor(Strategy):
     """Cut attention by heads, MLPs by their inner width, the vocabulary by words.
 
-        T_comp = D/p Σ (FW + BW) over what is cut + D Σ (FW + BW) over norms and sums
+        T_comp = D/p Σ (FW + BW) of what is cut + D Σ (FW + BW) of norms and sums
         T_comm = 4 D/B (p - 1) Σ_blocks 2 (α + B s h/p δβ)
         M      = as serial, |w|/p, inner activations /p
 
