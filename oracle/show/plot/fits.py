@@ -31,7 +31,7 @@ def fits(calibration: Any) -> Figure:
                 error = fit.error[mine][order]
                 fitted = seconds * (1 + error)
                 colour, marker = CURVES[k % len(CURVES)], MARKERS[k % len(MARKERS)]
-                band = np.exp(NINETY * fit.found.scale)
+                band = np.exp(NINETY * fit.envelope.scale)
                 above.fill_between(
                     size, fitted / band, fitted * band, color=colour, alpha=0.15, lw=0
                 )
