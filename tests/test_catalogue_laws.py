@@ -269,7 +269,7 @@ def test_alone_is_as_in_a_table_under_any_software(part: slice) -> None:
 def test_devices_together_hold_the_weights_under_any_software(part: slice) -> None:
     for (what, where, batch, plans), said in zip(questions(part), under(part, 1), strict=True):
         table, known = found(model(what), system(where), plans, batch, said), model(what)
-        options = options_for(known, system(where), software=said)
+        options = options_for(known, system(where), software=said, any_plan=True)
         state = options.software.state
         width = min(state.kept(options.precision, narrow, False) for narrow in (True, False))
         for text, held, devices in zip(plans, table.memory, table.devices, strict=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
 from benchmarks.memories.pictures import NETWORKS, counted, predicted
 from oracle.kernels.rows import COPIED, COPIES, passes
 from oracle.models import masks

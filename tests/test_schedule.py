@@ -234,6 +234,17 @@ def test_a_trace_ends_when_the_estimate_says(plan: str):
     assert end == pytest.approx(float(shown.seconds[0]), rel=0.03)
 
 
+def test_a_trace_has_the_stages_of_its_plan_in_any_table():
+    """A table has room for the longest of its pipelines."""
+    plans = ["pipeline:2,segments=8 data:4", "pipeline:4,segments=8,interleave=2 data:2"]
+    table = oracle.estimate("gpt2", "dgx-a100", plans, 64)
+    for plan, work in zip(plans, table.work, strict=True):
+        alone = trace(oracle.estimate("gpt2", "dgx-a100", plan, 64).work[0])
+        drawn = trace(work)
+        assert drawn.stages == alone.stages == int(work.plan.axis("pipeline").degree[0, 0])
+        assert drawn.end == pytest.approx(alone.end, rel=1e-12)
+
+
 def counted_in_turn(turns: list[Turn]) -> tuple[int, int]:
     """Chunks that a stage keeps, and of them those past `input` and before `weight`, at most."""
     kept = most = late = latest = 0

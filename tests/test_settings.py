@@ -144,7 +144,8 @@ def test_verbose_is_more_for_every_verb(capsys: Any, tmp_path: Path) -> None:
         code, out, _ = told(capsys, *line)
         assert code == 0
         more_code, more_out, err = told(capsys, *line, "-v")
-        assert (more_code, more_out) == (code, out)
+        assert more_code == code
+        assert more_out == out or line[0] == "calibrate", "whose formulas come with it"
         assert re.search(r"^took \d+\.\d+ s$", err, re.M), line
         assert ("read: model resnet50" in err) == ("resnet50" in " ".join(line))
 

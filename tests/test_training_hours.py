@@ -151,10 +151,12 @@ def test_a_free_batch_is_the_one_that_ends_first(capsys):
     assert one["seconds"] == pytest.approx(one["steps"] * step + read["once"] + one["evaluation"])
     assert main(asked) == 0
     text = capsys.readouterr().out
-    assert len(text.splitlines()) <= 24
+    assert len(text.splitlines()) <= 18
     assert "to 75.9 % top-1" in text
-    assert "critical batch 47,280" in text
-    assert "others    kfac" in text
+    assert main([*asked, "-v"]) == 0
+    more = capsys.readouterr().out
+    assert "critical batch 47,280" in more
+    assert "others    kfac" in more
 
 
 @pytest.mark.parametrize(("words", "said"), [

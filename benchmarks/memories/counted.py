@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import adapters
 from benchmarks.table import Table, figure
 from oracle.ask.alive import ANY, SOFTWARE, UNCOUNTED, alive
 from oracle.executor.plan_run import PlanRun
@@ -131,6 +130,8 @@ def adapted(train: str, again: bool) -> tuple[dict[str, str], float]:
     options = options_for(network, where, "fp32", "momentum", software=SOFTWARE)
     kinds = predict(network, where, [AGAIN[again]], [batch], options).memory_kinds
     predicted = sum(float(kind[0]) for name, kind in kinds.items() if name not in UNCOUNTED)
+    from benchmarks import adapters  # of torch
+
     counted = adapters.counted(FAMILY, train, batch, again).total
     difference = predicted / counted - 1
     return {

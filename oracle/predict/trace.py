@@ -83,8 +83,9 @@ def trace(work: Work) -> Trace:
     passes, plan = step.passes, work.plan
     pipeline = plan.axis("pipeline")
     pass_row = passes.row[row]
-    turn_seconds = passes.kinds(pass_row)
-    stages, read = len(turn_seconds["forward"]), work.block.read
+    stages, read = int(pipeline.degree[0, 0]), work.block.read
+    # a table has room for the longest of its pipelines
+    turn_seconds = {kind: seconds[:stages] for kind, seconds in passes.kinds(pass_row).items()}
     late = 0.0 if read is None else max(float(read.seconds[row] - step.seconds[row]), 0.0)
     messages = {"forward": passes.forward_messages, "backward": passes.backward_messages,
                 "input": passes.input_messages,
@@ -93,11 +94,11 @@ def trace(work: Work) -> Trace:
         str(pipeline.word("schedule")) if stages > 1 else "1f1b",
         max(1, round(float(step.segments[row]))),
         int(pipeline.interleave[0, 0]) if stages > 1 else 1, turn_seconds,
-        {kind: seconds - np.broadcast_to(messages[kind][pass_row], seconds.shape)
+        {kind: seconds - np.broadcast_to(messages[kind][pass_row][:stages], seconds.shape)
          for kind, seconds in turn_seconds.items()},
         {when: [_sent(work, when, stage, shard) for stage in range(stages)]
          for when in (*turn_seconds, "step")},
-        np.broadcast_to(step.update[shard], turn_seconds["forward"].shape), late,
+        np.broadcast_to(step.update[shard][:stages], stages), late,
     )  # fmt: skip
 
 

@@ -68,7 +68,8 @@ def ranking_text(
             *map(fit, otherwise(ranking.misses)),
             "",
         ]
-        return "\n".join([*lines, *_nothing_fits(ranking, request)])
+        lines = "\n".join(lines).split("\n")
+        return "\n".join([*lines, *_nothing_fits(ranking, request, SCREEN - len(lines))])
     likely, verbose = ranking.likely_best(), getattr(request, "verbose", False)
     facts = [
         fit("Nothing keeps to the limits. " * over + _answer(ranking, training)),
@@ -94,7 +95,7 @@ def ranking_text(
     everything = request is not None and getattr(request, "everything", False)
     end = [fit(_counts(ranking))]
     if everything:
-        end += ["", "These do not fit:", *_misses(ranking.misses)]
+        end += ["", "These do not fit:", *_misses(ranking.misses, len(ranking.misses) * SCREEN)]
     if verbose:
         end += [fit(f" {row}  {plan}", 4) for row, plan in enumerate(estimate.plans, 1)]
     if request is not None:
@@ -300,8 +301,9 @@ def _counts(ranking: Ranking) -> str:
             f"fit and compete, {ranking.slower:,} cannot win, {missed:,} do not fit")  # fmt: skip
 
 
-def _nothing_fits(ranking: Ranking, request: Any) -> list[str]:
-    lines = ["Nearest misses:", *_misses(ranking.misses), ""]
+def _nothing_fits(ranking: Ranking, request: Any, room: int) -> list[str]:
+    """Return the nearest misses that there are lines for, and what would make room."""
+    lines = []
     if ranking.wanted is not None:
         lines.append("No knob makes room: one sample's largest layer alone takes "
                      f"{ranking.wanted:.2g} times what a device has.")  # fmt: skip
@@ -314,14 +316,17 @@ def _nothing_fits(ranking: Ranking, request: Any) -> list[str]:
         lines.append(f"It fits on {devices} devices: --devices {devices}")
     elif software is None:
         lines.append("Try more devices, a smaller batch, or a narrower --precision.")
-    return lines
+    return ["Nearest misses:", *_misses(ranking.misses, room - len(lines) - 2), "", *lines]
 
 
-def _misses(misses: Estimate) -> list[str]:
-    lines = []
+def _misses(misses: Estimate, room: int) -> list[str]:
+    """Return each plan with what it lacks: the first, and others while there are lines for them."""
+    lines: list[str] = []
     for plan, broken in zip(misses.plans, misses.broken, strict=True):
-        lines.append(fit(f"  {plan}", 4))
-        lines += [fit(f"    {words}", 6) for words in broken]
+        miss = "\n".join([fit(f"  {plan}", 4), *(fit(f"    {words}", 6) for words in broken)])
+        if lines and len(lines) + miss.count("\n") + 1 > room:
+            break
+        lines += miss.split("\n")
     return lines
 
 
