@@ -44,7 +44,7 @@ def table(quick: bool = False) -> Table:
         ])  # fmt: skip
         spreads.append(base.spread)
         for speed, one in zip(speeds, found, strict=True):
-            took = statistics.median(one.step_seconds) / statistics.median(base.each)
+            took = statistics.median(one.step_seconds) / statistics.median(base.step_seconds)
             fast, slow = (_priced(plan, base.seconds, each) for each in (ENDLESS, speed))
             off.append(slow / fast / took - 1)
             rows.append({

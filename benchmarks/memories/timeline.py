@@ -19,9 +19,10 @@ from benchmarks.table import Table, figure
 from oracle.predict.allocation import timeline
 from oracle.predict.estimate import Estimate
 from oracle.predict.fragmentation import reserved
-from oracle.predict.memory import SLACK, TOGETHER
+from oracle.predict.memory import TOGETHER
 from oracle.spec.allocator import Allocator
 from oracle.spec.doubt import NINETY
+from oracle.spec.software import State
 
 # model, system, devices, batch, software
 CASES = (
@@ -31,6 +32,7 @@ CASES = (
     ("gpt3-175b", "dgx-a100", 64, 64, "megatron-core"), ("t5-xxl", "dgx-a100", 16, 32, "plain"),
     ("densenet121", "abci", 8, 256, "plain"), ("nnunet-3d", "dgx-a100", 8, 16, "plain"),
 )  # fmt: skip
+SLACK = State().slack
 DRAWN = {False: 24, True: 4}  # plans of each, and where fewer cases are asked for
 SAME = 1e-9
 
