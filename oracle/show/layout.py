@@ -61,9 +61,7 @@ def as_fits(parts: Sequence[str], joint: str = ", ") -> str:
     return text
 
 
-def on_a_screen(
-    facts: Sequence[str], labels: Sequence[str], rest: int, screen: int
-) -> list[str]:  # fmt: skip
+def on_a_screen(facts: Sequence[str], labels: Sequence[str], rest: int, screen: int) -> list[str]:
     """Return the facts without those of these labels, the first ones first, that have no room.
 
     `rest` are the lines that stand below the facts.
