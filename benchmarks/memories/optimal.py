@@ -17,7 +17,8 @@ import numpy as np
 
 from benchmarks.table import Table, figure
 from oracle.plan.out_of_core import Chain, play
-from oracle.plan.unit_choice import chosen, of_alike
+from oracle.plan.unit_choice import of_alike
+from oracle.plan.unit_program import chosen
 from oracle.plan.unit_search import Ways
 
 CHAINS, UNITS, LONG = 200, 14, (24, 48, 96)
