@@ -15,7 +15,8 @@ from oracle.ask.ranking import BadMoment, Ranking
 from oracle.predict.estimate import Estimate, estimate
 from oracle.spec.system import System
 
-AS_LIKELY = 1 / 3  # of the likeliest plan's chance to be the fastest: a plan with it is its equal
+# of the likeliest plan's chance to be the fastest, from where a plan is its equal: judged
+AS_LIKELY = 1 / 3
 LOSES = 0.01  # relative: what the first must lose at bad moments for another to take its place
 
 

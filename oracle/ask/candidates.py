@@ -20,8 +20,7 @@ from oracle.spec.system import System
 NO_RIVAL = 1.4  # times the best: from there on a plan is none
 HOPE = 1.1  # times the best: what a plan may come to whose stages shall be dealt otherwise
 ROUNDED = 12  # digits to which values differ
-# of the fastest, that a plan which nobody runs must win by: 1σ of the ratio of two plans of a model
-# on a machine is a tenth, so by less the wrong one of two is said to be faster one time in three
+# of the fastest, that a plan which nobody runs must win by: judged, no measurement says it
 CLEARLY = 0.05
 TIE = 0.01  # settings of one product this near to its best are told apart by simplicity
 
