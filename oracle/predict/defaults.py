@@ -38,11 +38,10 @@ def options_for(
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
-    A model of tokens is trained in mixed precision with Adam by Megatron-Core (on TPUs MaxText, on
-    processors by no framework), a model of pictures
-    in fp32 with momentum by no framework at all, unless somebody says otherwise; one of both, such
-    as a diffusion's U-Net, like the first but by no framework. A profile is one of this system's
-    device.
+    A model of tokens is trained in mixed precision with Adam by Megatron-Core, on TPUs by MaxText,
+    on processors by no framework; a model of pictures in fp32 with momentum by no framework; one of
+    both, such as a diffusion's U-Net, like the first but by no framework. What somebody says comes
+    first. A profile is one of this system's device.
     """
     tokens = bool(model.tokens.any())
     if precision is None:
